@@ -394,17 +394,20 @@ def is_huggingface(values: dict, path: str | None = None) -> bool:
   return any(os.path.exists(os.path.join(folder, name)) for name in _WEIGHTS)
 
 
-def read(path: str) -> dict:
+def read(path: str, folder: json_files.Folder | None = None) -> dict:
   """Reads a file of either format, as a dict for `BertConfig.from_dict`.
 
-  Raises InputError: the file is missing or invalid, or the model unsupported.
+  `folder` has the files next to it. Raises InputError: the file is missing or
+  invalid, or the model unsupported.
   """
-  values = json_files.read(path)
+  name = os.path.basename(path)
+  folder = folder or json_files.Folder(os.path.dirname(path))
+  values = folder.read(name, required=True)
   with errors.placed(path):
     if is_huggingface(values, path):
-      _, newer = json_files.read_optional(os.path.dirname(path), _RERANKER_FILE)
+      newer = folder.read(_RERANKER_FILE)
       if "activation_fn" in newer:  # Older versions write it to config.json.
-        values["sentence_transformers"] = newer
+        values = {**values, "sentence_transformers": newer}
       return from_huggingface(values)
     _check_network(values)
   # The ALBERT authors' file does not name the variant.

@@ -96,13 +96,7 @@ import tempfile
 
 import numpy as np
 
-from checkpoints import (
-  comparison,
-  converter,
-  growth,
-  layer_choice,
-  model_folder,
-)
+from checkpoints import comparison, converter, growth, layer_choice, model_files
 from common import console, errors, file_io
 from variants import vocabulary_files
 
@@ -172,7 +166,7 @@ def main(_) -> None:
     # The printed summary repeats the log.
     console.show_warnings_alone()
   if settings.model_dir:
-    paths = model_folder.find(settings.model_dir)
+    paths = {**model_files.ModelFiles(settings.model_dir).paths}
     paths["input"] = paths.pop("init_checkpoint")
     settings = settings.replace(
       **{name: settings.get(name) or path for name, path in paths.items()}

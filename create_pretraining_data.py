@@ -135,7 +135,7 @@ from typing import Any
 
 from absl import logging
 
-from checkpoints import model_settings
+from checkpoints import model_files
 from common import errors, file_io, progress, unknown_tokens
 from pretraining import (
   data,
@@ -152,7 +152,8 @@ _SHOWN_INSTANCES = 3
 
 def main(_) -> None:
   """Writes the records, or the shards that are missing."""
-  settings = model_settings.resolve(flags.read_settings())
+  settings = flags.read_settings()
+  settings = model_files.ModelFiles.of(settings).complete(settings)
   options = make_record_options(settings)
   inputs = file_io.expand_file_patterns(settings.input_file)
   logging.info("Reading %d file(s): %s", len(inputs), file_io.listed(inputs))

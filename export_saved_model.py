@@ -85,7 +85,6 @@ command.parse_flags(__name__)
 import os
 
 from answering import export_settings, models
-from checkpoints import model_settings
 from common import errors, file_io, program, run_settings
 from engines import networks
 from exports import graph_tokenizer, network_export, raw_text, saved_model
@@ -112,12 +111,12 @@ def read_texts(path: str, names: tuple[str, ...]) -> list[tuple[str, ...]]:
 def main(_) -> None:
   """Exports a model for other programs."""
   settings = flags.read_settings(check=False)
-  settings, config = export_settings.find_model(settings)
-  settings = export_settings.resolve(settings, config)
+  settings, files = export_settings.find_model(settings)
+  settings = export_settings.resolve(settings, files)
   run_settings.refuse_ignored(settings)
-  settings = network_export.with_lengths(settings, config)
-  tokenizer = model_settings.make_tokenizer(settings, config)
-  model = models.KINDS[settings.head](config, settings, tokenizer)
+  settings = network_export.with_lengths(settings, files.config)
+  tokenizer = files.make_tokenizer(settings)
+  model = models.make(settings, files, tokenizer)
   if settings.format != "saved_model":
     texts = read_texts(settings.calibration_file, model.text_inputs)
     model.load()

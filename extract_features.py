@@ -167,7 +167,7 @@ import tempfile
 import numpy as np
 from absl import logging
 
-from checkpoints import model_settings, sentence_folder, trained_head
+from checkpoints import model_files
 from common import console, errors, file_io, json_files, progress, run_settings
 from features import (
   attention_page,
@@ -176,7 +176,7 @@ from features import (
   text_vectors,
   vector_search,
 )
-from serving import engine_choice
+from text import cut_texts
 from training import distribution, run_setup
 
 
@@ -206,23 +206,22 @@ def check_flags(settings: run_settings.Settings) -> None:
     )
 
 
-def read_settings() -> run_settings.Settings:
+def complete_settings(
+  settings: run_settings.Settings, files: model_files.ModelFiles
+) -> run_settings.Settings:
   """Returns the settings from the flags and the model's folder.
 
-  Raises InputError: see model_settings and run_settings.
+  Raises InputError: see model_files and run_settings.
   """
-  settings = model_settings.resolve(flags.read_settings(check=False))
-  settings = model_settings.restore_trained(settings, ["max_seq_length"])
-  if settings.search and "output_format" not in settings.given:
-    settings = settings.replace(output_format="npz")
-  folder = os.path.dirname(settings.bert_config_file)
-  stored = {}
+  head = ""
   if settings.sparse:
-    trained_head.require("sparse", settings)
-    stored = sentence_folder.read_sparse(folder)
+    head = "sparse"
+    files.require(head)
   elif settings.pooling or settings.similarity or settings.search:
-    stored = sentence_folder.read(folder, settings.given)
-  settings = model_settings.restore_input_settings(settings, stored, folder)
+    head = "embedding"
+  settings = files.complete(settings, ["max_seq_length"], head=head)
+  if settings.search:
+    settings = settings.filled({"output_format": "npz"})
   run_settings.refuse_ignored(settings)
   return settings
 
@@ -303,15 +302,36 @@ def write_attention(
   logging.info("Wrote the attention page to %s", settings.attention_html)
 
 
+def network_on_engine(settings, config, tokenizer, model, head):
+  """Returns the network for --engine; None for TensorFlow."""
+  if settings.engine == "tensorflow":
+    return None
+  # Most runs need no engine, and the module takes time to import.
+  from serving import engine_choice
+
+  return engine_choice.network_on_engine(
+    [*model.variables, *(head.variables if head else ())],
+    settings,
+    config,
+    tokenizer,
+    head="sparse" if head else "embedding",
+    **settings.pick(
+      "pooling pooling_layer normalize sparse_pooling sparse_activation"
+    ),
+  )
+
+
 def main(_) -> None:
   """Writes the vectors of texts, or compares texts."""
-  settings = read_settings()
+  settings = flags.read_settings(check=False)
+  files = model_files.ModelFiles.of(settings)
+  settings = complete_settings(settings, files)
   check_flags(settings)
-  config = run_setup.model_config(settings)
+  config = run_setup.model_config(settings, files)
   layers = []
   if computes := computes_vectors(settings):
     layers = text_vectors.layers_to_write(settings, config.num_hidden_layers)
-  tokenizer = model_settings.make_tokenizer(settings, config)
+  tokenizer = files.make_tokenizer(settings)
 
   strategy = run_setup.make_strategy(settings)
   if distribution.is_multi_worker(strategy):
@@ -321,22 +341,15 @@ def main(_) -> None:
     )
   model, head = text_vectors.load_model(settings, config, strategy)
   if computes:
+    cut = cut_texts.CutTexts(settings.max_seq_length)
     encode = text_batches.make_line_encoder(
-      tokenizer, settings.max_seq_length, as_pair=settings.similarity
+      tokenizer, settings.max_seq_length, as_pair=settings.similarity, cut=cut
     )
     computer = text_vectors.VectorComputer(
       text_vectors.make_compute(model, settings, layers, head),
       strategy,
       settings,
-      engine_choice.network_on_engine(
-        [*model.variables, *(head.variables if head else ())],
-        settings,
-        config,
-        head="sparse" if head else "embedding",
-        **settings.pick(
-          "pooling pooling_layer normalize sparse_pooling sparse_activation"
-        ),
-      ),
+      network_on_engine(settings, config, tokenizer, model, head),
     )
     with contextlib.ExitStack() as stack:
       if settings.search and not (
@@ -348,6 +361,7 @@ def main(_) -> None:
         write_features(settings, tokenizer, encode, computer, layers)
       if settings.search:
         search(settings, encode, computer)
+    cut.log(settings.input_file)
   if settings.attention_html:
     write_attention(settings, model, tokenizer)
 

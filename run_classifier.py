@@ -61,17 +61,17 @@ import os
 
 from absl import logging
 
-from checkpoints import model_settings
-from classification import data, job, task
+from checkpoints import model_files
+from classification import data, job, sequences, task
 from common import run_settings
-from serving import engine_choice
 from training import distribution, run_setup
 
 
 def main(_) -> None:
   """Prepares the data; trains, evaluates and predicts with each model."""
-  settings = model_settings.resolve(flags.read_settings(check=False))
-  settings = task.restore_input_settings(settings)
+  settings = flags.read_settings(check=False)
+  files = model_files.ModelFiles.of(settings)
+  settings = task.complete_settings(settings, files)
   run_setup.require_one_of(settings, "do_train", "do_eval", "do_predict")
   run_settings.refuse_ignored(settings)
   seeds = repeated_runs.parse_seeds(settings.seeds)
@@ -79,9 +79,9 @@ def main(_) -> None:
   # Runs of seeds or a grid start with new heads; OF_VECTORS tasks have no head.
   is_new = seeds or grid or settings.task_kind in data.OF_VECTORS
   config = run_setup.model_config(
-    settings, None if is_new else "classification"
+    settings, files, None if is_new else "classification"
   )
-  model_settings.make_tokenizer(settings, config)
+  files.make_tokenizer(settings)
   # TensorFlow cannot rearrange its devices after the first computation.
   strategy, settings = arrange_devices(settings)
   run = job.prepare(settings, config, strategy)
@@ -125,9 +125,18 @@ def run_model(settings: run_settings.Settings, run):
     results = model.evaluate()
   if settings.do_train or settings.do_eval:
     model.write_report(results)
-  network = engine_choice.network_on_engine(
-    model.variables, settings, run.config, **model.export_head
-  )
+  network = None
+  if settings.engine != "tensorflow":
+    # Most runs need no engine, and the module takes time to import.
+    from serving import engine_choice
+
+    network = engine_choice.network_on_engine(
+      model.variables,
+      settings,
+      run.config,
+      sequences.tokenizer_of(run.options),
+      **model.export_head,
+    )
   for name in run.records:
     if name.startswith("predict"):
       model.write_predictions(name, network)

@@ -150,7 +150,7 @@ import tensorflow as tf
 
 import configuration
 import heads
-from checkpoints import model_settings, weight_files
+from checkpoints import model_files, weight_files
 from common import file_io
 from tagging import bilstm, inputs, predictions, scores
 from tagging import model as tagging_model
@@ -292,25 +292,20 @@ def run_model(settings: run_settings.Settings, run):
   return report.results
 
 
-def read_settings() -> run_settings.Settings:
-  """Returns the settings from the flags and a trained model's folder."""
-  settings = model_settings.resolve(flags.read_settings())
-  if settings.do_train:
-    return settings
-  return model_settings.restore_trained(
-    settings, (*inputs.INPUT_FLAGS, *inputs.HEAD_FLAGS)
-  )
-
-
 def main(_) -> None:
   """Prepares the data; trains, evaluates and predicts with each model."""
-  settings = read_settings()
+  settings = flags.read_settings()
+  files = model_files.ModelFiles.of(settings)
+  stored = (*inputs.INPUT_FLAGS, *inputs.HEAD_FLAGS)
+  settings = files.complete(
+    settings, () if settings.do_train else stored, head="tagging"
+  )
   paths = inputs.files_to_read(settings)
-  config = run_setup.model_config(settings, "tagging")
+  config = run_setup.model_config(settings, files, "tagging")
   features = settings.feature_layers
   if features:
     bilstm.check_features(features, config.num_hidden_layers)
-  tokenizer = model_settings.make_tokenizer(settings, config)
+  tokenizer = files.make_tokenizer(settings)
   sentences = inputs.read_all(settings, paths)
   labels_file = os.path.join(settings.output_dir, "labels.txt")
   labels = inputs.model_labels(sentences.get("train"), labels_file, config)
@@ -321,7 +316,7 @@ def main(_) -> None:
   # Claims the folder before the first file is written.
   task = f"tagging on {features}" if features else "tagging"
   run_setup.claim_folder(settings, task, config, strategy)
-  files = inputs.prepare_all(
+  prepared = inputs.prepare_all(
     settings, paths, sentences, tokenizer=tokenizer, labels=labels
   )
   run = TaggingRun(
@@ -330,7 +325,7 @@ def main(_) -> None:
     labels,
     strategy,
     run_setup.shapes_may_vary(settings, strategy),
-    files,
+    prepared,
   )
   if settings.do_train and distribution.is_chief(strategy):
     file_io.write_text(labels_file, "".join(f"{name}\n" for name in labels))

@@ -89,7 +89,7 @@ from typing import Any
 
 import numpy as np
 
-from checkpoints import model_folder, model_settings, model_writer, weight_files
+from checkpoints import model_files, model_folder, model_writer, weight_files
 from common import result_lines, run_settings
 from pretraining import inputs, masks
 from records import tfrecord
@@ -222,11 +222,12 @@ def check_vocabulary(
 
 def main(_) -> None:
   """Trains and evaluates."""
-  settings = model_settings.resolve(flags.read_settings())
+  settings = flags.read_settings()
+  files = model_files.ModelFiles.of(settings)
   run_setup.require_one_of(settings, "do_train", "do_eval")
-  if not settings.do_train:
-    settings = model_settings.restore_trained(settings, ["max_seq_length"])
-  config = run_setup.model_config(settings)
+  stored = () if settings.do_train else ["max_seq_length"]
+  settings = files.complete(settings, stored)
+  config = run_setup.model_config(settings, files)
   network = find_network(settings, config)
   if settings.vocab_file:
     check_vocabulary(settings, config)

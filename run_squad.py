@@ -25,7 +25,7 @@ from serving import text_flags
 from training import common_flags
 
 # No flag is required, because --evaluate_only needs no model; see the rules.
-common_flags.define_fine_tuning_flags(max_seq_length=384, required=False)
+common_flags.define_fine_tuning_flags(head="span", required=False)
 flags.DEFINE_string("train_file", None, "SQuAD JSON to train on.")
 flags.DEFINE_string(
   "eval_file",
@@ -128,7 +128,7 @@ import os
 
 from absl import logging
 
-from checkpoints import model_folder, model_settings
+from checkpoints import model_files, model_folder
 from common import console, errors, file_io, run_settings
 from squad import answers, data, inputs, job, scores, windowing
 from training import distribution, repeated_runs, run_setup
@@ -153,14 +153,14 @@ def score_predictions(settings: run_settings.Settings) -> None:
   job.write_results(results, settings.output_dir)
 
 
-def read_settings() -> run_settings.Settings:
+def complete_settings(
+  settings: run_settings.Settings, files: model_files.ModelFiles
+) -> run_settings.Settings:
   """Returns the settings from the flags and a trained model's folder."""
-  settings = model_settings.resolve(flags.read_settings(check=False))
   # Unlike the original: a trained model's lengths replace the flags' defaults.
-  if settings.bert_config_file and not (
-    settings.do_train or settings.evaluate_only
-  ):
-    settings = model_settings.restore_trained(settings, job.INPUT_FLAGS)
+  is_answering = not (settings.do_train or settings.evaluate_only)
+  stored = job.INPUT_FLAGS if is_answering else ()
+  settings = files.complete(settings, stored, head="span")
   if settings.verbose_logging:
     console.show_details()
   run_setup.require_one_of(
@@ -201,28 +201,30 @@ def run_model(settings: run_settings.Settings, work):
 
 def main(_) -> None:
   """Prepares the data; trains, evaluates and predicts with each model."""
-  settings = read_settings()
+  settings = flags.read_settings(check=False)
+  files = model_files.ModelFiles.of(settings)
+  settings = complete_settings(settings, files)
   if settings.evaluate_only:
     score_predictions(settings)
     return
   paths = files_to_read(settings)
   config = model_folder.without_input_settings(
-    run_setup.model_config(settings, "span")
+    run_setup.model_config(settings, files, "span")
   )
-  tokenizer = model_settings.make_tokenizer(settings, config)
+  tokenizer = files.make_tokenizer(settings)
   config.check_pairs(tokenizer.specials.segment_b)
   lengths = windowing.lengths_of(settings, tokenizer.specials)
 
   # TensorFlow cannot rearrange its devices after the first computation.
   strategy = run_setup.make_strategy(settings)
-  files = data.read_all(paths, version_2=settings.version_2_with_negative)
+  questions = data.read_all(paths, version_2=settings.version_2_with_negative)
   version = "2.0" if settings.version_2_with_negative else "1.1"
   task = f"question answering, SQuAD {version}"
   # All runs share these inputs. The first run prepares them after it has found
   # its weights.
   make_inputs = functools.cache(
     lambda: inputs.prepare_all(
-      files, tokenizer, lengths, folder=settings.output_dir
+      questions, tokenizer, lengths, folder=settings.output_dir
     )
   )
 

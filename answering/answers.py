@@ -27,13 +27,15 @@ from squad import alignment
 from squad import answers as squad_answers
 from squad import windowing as squad_windowing
 from tagging import answers as tagging_answers
-from text import input_sequences
+from text import cut_texts, input_sequences
 from variants import vocabularies, vocabulary_files
 
 # A function of int32 arrays, named as in models.ServedModel.id_inputs, that
 # returns the outputs of models.ServedModel.from_ids as {name: array}.
 Network = Callable[..., dict[str, np.ndarray]]
 
+# A server logs the texts that it cuts at most this often.
+_SECONDS_BETWEEN_LINES = 60.0
 # The score of a missing answer is finite because JSON has no infinity.
 _NO_ANSWER = -1e9
 # The settings for `make` that an export stores in network_file.SETTINGS.
@@ -52,6 +54,7 @@ class Head(NamedTuple):
     texts: names of an example's texts.
     answer: the function that `make` returns for the network.
     network: the head's network.
+    cut: counts the texts that `answer` cuts.
     model: the models.ServedModel if TensorFlow runs it, else None.
     missing: names of variables that the checkpoint lacks.
   """
@@ -60,6 +63,7 @@ class Head(NamedTuple):
   texts: Sequence[str]
   answer: Callable[[list], list]
   network: Network
+  cut: cut_texts.CutTexts
   model: Any = None
   missing: Sequence[str] = ()
 
@@ -84,10 +88,37 @@ class Served(NamedTuple):
   version: int = 1
 
   def answerer(self, network: Network | None = None) -> Callable[[list], list]:
-    """Returns the function of `make`, on another network if one is given."""
-    return make(
-      self.settings, self.tokenizer, network or self.network, self.batch_size
+    """Returns the function of `make`, on another network if one is given.
+
+    It also logs how many texts it cuts, at most once a minute.
+    """
+    cut = counter_of(self.settings)
+    answer = make(
+      self.settings,
+      self.tokenizer,
+      network or self.network,
+      self.batch_size,
+      cut=cut,
     )
+
+    def answer_and_log(rows: list) -> list:
+      results = answer(rows)
+      cut.log(seconds=_SECONDS_BETWEEN_LINES)
+      return results
+
+    return answer_and_log
+
+
+def counter_of(settings: run_settings.Settings) -> cut_texts.CutTexts:
+  """Returns a counter of what a head cuts if it is too long.
+
+  Windows have all of a context, and all words to tag.
+  """
+  if settings.head == "span":
+    return cut_texts.CutTexts(settings.max_query_length, "questions")
+  if settings.head == "tagging":
+    return cut_texts.CutTexts(settings.max_seq_length - 2, "words")
+  return cut_texts.CutTexts(settings.max_seq_length)
 
 
 def make(
@@ -95,6 +126,8 @@ def make(
   tokenizer: tokenization.FullTokenizer,
   network: Network,
   batch_size: int,
+  *,
+  cut: cut_texts.CutTexts | None = None,
 ) -> Callable[[list], list]:
   """Returns a function from a list of examples to a list of answers.
 
@@ -103,8 +136,10 @@ def make(
   Args:
     settings: settings that export_settings.resolve returned.
     batch_size: sequences per batch; batches of short sequences have more.
+    cut: counts the texts that are cut; see `counter_of`.
   """
-  return _HEADS[settings.head](settings, tokenizer, network, batch_size)
+  cut = cut or counter_of(settings)
+  return _HEADS[settings.head](settings, tokenizer, network, batch_size, cut)
 
 
 def write_settings(
@@ -179,11 +214,12 @@ def _classification(
   tokenizer: tokenization.FullTokenizer,
   network: Network,
   batch_size: int,
+  cut: cut_texts.CutTexts,
 ) -> Callable[[list], list]:
   del tokenizer
   logits, options = classifier(settings, network)
   return lambda rows: classification_answers.predict_texts(
-    logits, options, rows, batch_size
+    logits, options, rows, batch_size, cut=cut
   )
 
 
@@ -192,9 +228,10 @@ def _by_sequence(
   tokenizer: tokenization.FullTokenizer,
   compute: Callable,
   batch_size: int,
+  cut: cut_texts.CutTexts,
 ) -> Callable[[list], list]:
   """Returns a function of examples, each of which becomes one sequence."""
-  encode = text_batches.make_encoder(tokenizer, settings.max_seq_length)
+  encode = text_batches.make_encoder(tokenizer, settings.max_seq_length, cut)
   return lambda rows: input_sequences.in_batches(
     [encode(*row) for row in rows], compute, batch_size
   )
@@ -205,6 +242,7 @@ def _embedding(
   tokenizer: tokenization.FullTokenizer,
   network: Network,
   batch_size: int,
+  cut: cut_texts.CutTexts,
 ) -> Callable[[list], list]:
   is_sparse = settings.head == "sparse"
   words = vocabularies.lines(tokenizer) if is_sparse else []
@@ -216,7 +254,7 @@ def _embedding(
       else:
         yield {"embedding": vector.tolist()}
 
-  return _by_sequence(settings, tokenizer, compute, batch_size)
+  return _by_sequence(settings, tokenizer, compute, batch_size, cut)
 
 
 def _masked_lm(
@@ -224,6 +262,7 @@ def _masked_lm(
   tokenizer: tokenization.FullTokenizer,
   network: Network,
   batch_size: int,
+  cut: cut_texts.CutTexts,
 ) -> Callable[[list], list]:
   length, lines = settings.max_seq_length, vocabularies.lines(tokenizer)
 
@@ -233,7 +272,7 @@ def _masked_lm(
 
   def answer(rows: list) -> list:
     encoded = [
-      pretraining_answers.encode_within(tokenizer, text, length)
+      pretraining_answers.encode_within(tokenizer, text, length, cut)
       for (text,) in rows
     ]
 
@@ -313,12 +352,13 @@ def _next_sentence(
   tokenizer: tokenization.FullTokenizer,
   network: Network,
   batch_size: int,
+  cut: cut_texts.CutTexts,
 ) -> Callable[[list], list]:
   def compute(batch: dict, _: Any) -> Iterator[dict]:
     for row in network(**batch)["log_probabilities"].tolist():
       yield {"probability": math.exp(row[0]), "log_probabilities": row}
 
-  return _by_sequence(settings, tokenizer, compute, batch_size)
+  return _by_sequence(settings, tokenizer, compute, batch_size, cut)
 
 
 def _span(
@@ -326,6 +366,7 @@ def _span(
   tokenizer: tokenization.FullTokenizer,
   network: Network,
   batch_size: int,
+  cut: cut_texts.CutTexts,
 ) -> Callable[[list], list]:
   lengths = squad_windowing.lengths_of(settings, tokenizer.specials)
   options = squad_answers.options_of(settings)._replace(
@@ -334,7 +375,7 @@ def _span(
 
   def answer(rows: list, top_k: int = 0) -> list:
     predictions = squad_answers.answer_texts(
-      rows, network, tokenizer, lengths, options, batch_size=batch_size
+      rows, network, tokenizer, lengths, options, batch_size=batch_size, cut=cut
     )
     return [_described_span(*each, top_k) for each in zip(predictions, rows)]
 
@@ -365,6 +406,7 @@ def _tagging(
   tokenizer: tokenization.FullTokenizer,
   network: Network,
   batch_size: int,
+  cut: cut_texts.CutTexts,
 ) -> Callable[[list], list]:
   return lambda rows: tagging_answers.tag_texts(
     [text for (text,) in rows],
@@ -374,6 +416,7 @@ def _tagging(
     max_seq_length=settings.max_seq_length,
     batch_size=batch_size,
     at_punctuation=settings.tag_words == "punctuation",
+    cut=cut,
   )
 
 

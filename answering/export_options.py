@@ -5,50 +5,14 @@ Scripts define them as flags, `text_models` takes them as keyword arguments, and
 --help is fast.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from common import flag_values, run_settings
+from checkpoints import model_options
+from common import flag_values, options, run_settings
 
+Option = options.Option
 
-class Option(NamedTuple):
-  """A flag of a script, or a keyword argument in Python.
-
-  Attributes:
-    heads: heads that the option applies to, separated by spaces; "" means all.
-    choices: the possible values; () means any.
-    lower_bound: the smallest valid value of an integer option.
-    needs, not_with: see run_settings.Rule.
-    is_fraction: whether the value is a float.
-  """
-
-  name: str
-  default: Any = None
-  meaning: str = ""
-  heads: str = ""
-  choices: tuple[str, ...] = ()
-  lower_bound: int | None = None
-  needs: str = ""
-  not_with: str = ""
-  is_fraction: bool = False
-
-  @property
-  def rule(self) -> run_settings.Rule:
-    """The rule that says when the option has an effect."""
-    head_condition = "|".join(f"head={head}" for head in self.heads.split())
-    needs = " ".join(filter(None, [head_condition, self.needs]))
-    return run_settings.Rule(self.name, needs, self.not_with)
-
-
-# common_flags defines these flags, because other scripts share them.
-_MODEL = (
-  Option("model_dir"),
-  Option("bert_config_file"),
-  Option("vocab_file"),
-  Option("init_checkpoint"),
-  Option("max_seq_length", 128, lower_bound=1),
-  Option("do_lower_case", True),
-  Option("never_split", []),
-)
+_MODEL = (*model_options.of_model(), *model_options.TOKENIZER)
 _WITHOUT_LABELS = "output_activation=linear output_activation=relevance"
 EXPORT = (
   Option("head", None, "Task of the model.", choices=flag_values.SERVING_HEADS),
@@ -217,16 +181,25 @@ ENGINE_RULES = [
 MOST_DIFFERENCE = 0.4
 
 
+def names_of(head: str) -> list[str]:
+  """Returns the names of the options that a head has."""
+  return [
+    name
+    for name, option in BY_NAME.items()
+    if not option.heads or head in option.heads.split()
+  ]
+
+
 def for_script(names: str, **changes: Any) -> list[Option]:
   """Returns copies of options, with changes, for a script with one head."""
   return [BY_NAME[n]._replace(heads="", **changes) for n in names.split()]
 
 
-def checked(name: str, value: Any, options: dict[str, Option] = BY_NAME) -> Any:
+def checked(name: str, value: Any, table: dict[str, Option] = BY_NAME) -> Any:
   """Returns the value; raises ValueError if it is invalid for the option."""
-  option = options.get(name)
+  option = table.get(name)
   if option is None:
-    raise ValueError(f"unknown option; known: {', '.join(sorted(options))}")
+    raise ValueError(f"unknown option; known: {', '.join(sorted(table))}")
   if option.choices and value not in option.choices:
     raise ValueError(f"expected one of {', '.join(option.choices)}")
   # In Python, True is an int, but it is not valid for a numeric option.

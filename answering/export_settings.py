@@ -5,71 +5,52 @@ the task (problem_type). With these settings, the model gives the same answers
 as in the script that trained it. Settings that the user gives override them.
 """
 
-import os
+from typing import Any
 
 import configuration
 from answering import export_options
-from checkpoints import (
-  model_folder,
-  model_settings,
-  sentence_folder,
-  trained_head,
-)
-from common import errors, run_settings
+from checkpoints import model_files
+from common import errors, flag_values, run_settings
 from squad import null_threshold
 
 
 def find_model(
   settings: run_settings.Settings,
-) -> tuple[run_settings.Settings, configuration.BertConfig]:
-  """Returns settings that name a model's files, and its configuration.
+) -> tuple[run_settings.Settings, model_files.ModelFiles]:
+  """Returns settings that name a model's files, and the files.
 
   Raises InputError: the model or its weights are missing.
   """
-  settings = model_settings.resolve(settings)
-  if not settings.init_checkpoint:
+  files = model_files.ModelFiles.of(settings)
+  settings = files.complete(settings)
+  if not files.checkpoint:
     raise errors.InputError(
       "pass --init_checkpoint or --model_dir, which name the model's weights"
     )
-  path = settings.bert_config_file
-  return settings, configuration.BertConfig.from_json_file(path)
+  return settings, files
 
 
 def with_trained(
-  settings: run_settings.Settings, config: configuration.BertConfig
+  settings: run_settings.Settings, files: model_files.ModelFiles
 ) -> run_settings.Settings:
-  """Returns settings with the input settings that a model stores.
+  """Returns settings with the input settings that a model's folder states.
 
-  It skips stored settings that the head does not use. Raises InputError: a
-  stored value is invalid.
+  It skips settings that the head does not use. Raises InputError: a stored
+  value is invalid.
   """
-  trained = model_folder.input_settings(config.to_dict())
-  if settings.head in ("embedding", "sparse"):
-    folder = os.path.dirname(settings.bert_config_file)
-    if settings.head == "sparse":
-      rules = sentence_folder.read_sparse(folder)
-    else:
-      rules = sentence_folder.read(folder, settings.given)
-    trained = {**rules, **trained}
-  is_reranker = config.to_dict().get("problem_type") in configuration.RERANKERS
-  if trained.get("text_b_column") or is_reranker:
-    trained.setdefault("text_pairs", True)
+  trained, head = files.trained, settings.head
+  is_reranker = files.values.get("problem_type") in configuration.RERANKERS
+  names = export_options.names_of(head)
+  if "text_pairs" in names and (trained.get("text_b_column") or is_reranker):
+    settings = settings.filled({"text_pairs": True})
   # With "auto", run_squad.py found a threshold and stored it with the weights.
-  if trained.get("null_score_diff_threshold") == "auto":
-    del trained["null_score_diff_threshold"]
-  known = {
-    name: trained[name]
-    for name, option in export_options.BY_NAME.items()
-    if trained.get(name) is not None
-    and (not option.heads or settings.head in option.heads.split())
-  }
-  return model_settings.restore_input_settings(
-    settings, known, settings.bert_config_file
-  )
+  left_out = [n for n, value in trained.items() if value in (None, "auto")]
+  names = [name for name in names if name not in left_out]
+  return files.complete(settings, names, head=head)
 
 
 def resolve(
-  settings: run_settings.Settings, config: configuration.BertConfig
+  settings: run_settings.Settings, files: model_files.ModelFiles
 ) -> run_settings.Settings:
   """Returns the complete settings of an export, including the model's.
 
@@ -77,15 +58,16 @@ def resolve(
   have no effect, the weights lack the head, the problem_type is not supported,
   labels are missing, or a setting stored with the model is invalid.
   """
-  trained_head.require(settings.head, settings)
+  files.require(settings.head)
+  config = files.config
   # Defaults of the head's script. The model's settings override them below.
-  length, stride = (384, 128) if settings.head == "span" else (128, 0)
-  length = min(length, config.max_position_embeddings)
-  changes: dict = {"max_seq_length": length, "doc_stride": stride}
-  changes = {n: v for n, v in changes.items() if n not in settings.given}
+  defaults: dict[str, Any] = {
+    "max_seq_length": flag_values.default_length(settings.head),
+    "doc_stride": 128 if settings.head == "span" else 0,
+  }
   if settings.head == "classification" and not settings.output_activation:
-    changes["output_activation"] = _activation(config)
-  settings = with_trained(settings.replace(**changes), config)
+    defaults["output_activation"] = _activation(config)
+  settings = with_trained(settings.filled(defaults), files)
   run_settings.refuse_ignored(settings, export_options.RULES)
   threshold = settings.null_score_diff_threshold
   if settings.version_2_with_negative and threshold is None:

@@ -17,7 +17,7 @@ import heads
 import modeling
 import tokenization
 from answering import answers
-from checkpoints import sentence_pooling, weight_files
+from checkpoints import model_files, sentence_pooling, weight_files
 from common import errors, run_settings
 from squad import windowing as squad_windowing
 from text import input_sequences
@@ -50,9 +50,11 @@ class ServedModel(tf.Module):
     config: configuration.BertConfig,
     settings: run_settings.Settings,
     tokenizer: tokenization.FullTokenizer,
+    weights: weight_files.Reader | None = None,
   ):
     """Creates the variables; `load` loads their values.
 
+    `weights` are those of the settings' init_checkpoint, if they are open.
     Raises InputError: the configuration does not support max_seq_length or
     pairs, or the checkpoint cannot be opened.
     """
@@ -64,7 +66,8 @@ class ServedModel(tf.Module):
     if len(self.text_inputs) > 1:
       config.check_pairs(tokenizer.specials.segment_b)
     dtype = tf.bfloat16 if settings.dtype == "bfloat16" else tf.float32
-    with weight_files.without_random_init(settings.init_checkpoint):
+    self._weights = weights or settings.init_checkpoint
+    with weight_files.without_random_init(self._weights):
       self.bert = registry.make_encoder(
         config, compute_dtype=dtype, storage_dtype=dtype
       )
@@ -75,8 +78,9 @@ class ServedModel(tf.Module):
 
     Raises InputError: a variable that outputs depend on is missing.
     """
-    path, optional = self.settings.init_checkpoint, self.allowed_missing
-    return weight_files.load(self.variables, path, allowed_missing=optional)
+    return weight_files.load(
+      self.variables, self._weights, allowed_missing=self.allowed_missing
+    )
 
   def encode(
     self, inputs: dict, training: bool = False, **options: Any
@@ -325,6 +329,16 @@ class QuestionAnswerer(ServedModel):
     del training
     start, end = self.head(output.sequence_output)
     return {"start_logits": start, "end_logits": end}
+
+
+def make(
+  settings: run_settings.Settings,
+  files: model_files.ModelFiles,
+  tokenizer: tokenization.FullTokenizer,
+) -> ServedModel:
+  """Creates the network of the head that complete settings name."""
+  kind = KINDS[settings.head]
+  return kind(files.config, settings, tokenizer, files.reader)
 
 
 def use_threads(count: int) -> None:

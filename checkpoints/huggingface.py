@@ -54,15 +54,20 @@ class StoredTensor(NamedTuple):
 Tensors = dict[str, StoredTensor]  # By their names in a file.
 
 
-def open_reader(path: str, file: str) -> weight_names.Reader:
-  """Opens the weights at a path; `file` is from model_folder.weights_file.
+def open_reader(
+  path: str, file: str, folder: json_files.Folder
+) -> weight_names.Reader:
+  """Opens the weights at a path.
 
   Raises InputError: a file is missing, damaged or not supported.
+
+  Args:
+    file: the result of model_folder.weights_file.
+    folder: the folder of this file.
   """
-  folder = os.path.dirname(file)
-  config, config_path = None, os.path.join(folder, "config.json")
-  if file_io.exists(config_path):
-    config = configuration.read(config_path)
+  config = None
+  if "config.json" in folder.names:
+    config = configuration.read(folder.path_of("config.json"), folder)
   tensors, prefix = _without_prefix(_open_files(file))
   values = config or {"variant": weight_names.variant_of(tensors)}
   variant = values.get("variant", "bert")
@@ -81,7 +86,7 @@ def open_reader(path: str, file: str) -> weight_names.Reader:
     names,
     lambda name: tensors[name].shape,
     read,
-    folder=folder,
+    folder=folder.path,
     config=config,
     notes=[
       *[f"the prefix {prefix!r} of all names is ignored"] * bool(prefix),

@@ -1,25 +1,22 @@
-"""Finds the files of a model folder, from which the next task can start.
+"""Names of a model folder's files, and the input settings in its configuration.
 
-  bert_model.ckpt.index, .data-00000-of-00001   weights, in TF1 layout
-  bert_config.json                              the model configuration
-  vocab.txt or tokenizer.json                   the vocabulary, if known
-  tokenizer_config.json                         the tokenizer's settings
-
-The released models have the same layout, so the original can read the folder.
-tokenizer_config.json has Hugging Face's format.
+For the files see model_files. The released models have the same layout, so the
+original can read a folder of this project. tokenizer_config.json has Hugging
+Face's format. No TensorFlow.
 """
 
 import os
 import re
+from collections.abc import Collection, Iterator
+from typing import NoReturn
 
 import configuration
 from common import errors, file_io, json_files, program
-from variants import vocabulary_files
 
 CHECKPOINT = "bert_model.ckpt"
 CONFIG_FILES = ("bert_config.json", "config.json")
 # Hugging Face's weights, in order of precedence.
-_WEIGHTS = (
+WEIGHTS = (
   "model.safetensors",
   "model.safetensors.index.json",
   "pytorch_model.bin",
@@ -29,50 +26,19 @@ _WEIGHTS = (
 INPUT_KEYS = ("input_settings", "classifier_input")
 
 
-def find(folder: str) -> dict[str, str]:
-  """Returns {name of a flag: path} for the files of a model.
-
-  The flags are bert_config_file, init_checkpoint and, if found, vocab_file.
-  Raises InputError: no folder, no configuration, or a damaged file.
-  """
-  if not file_io.is_folder(folder):
-    raise errors.InputError(
-      f"--model_dir={folder}: no such folder, and models are not downloaded by "
-      "name; download one first: python download.py --list"
-    )
-  names = set(file_io.names_in(folder))
-  configs = [name for name in CONFIG_FILES if name in names]
-  if not configs:
+def refuse_missing_config(folder: str, names: Collection[str]) -> NoReturn:
+  """Raises InputError: a folder with these names has no configuration."""
+  advice = "the folder of a model, or --bert_config_file and --init_checkpoint"
+  if "adapter_config.json" in names:
     advice = (
-      "the folder of a model, or --bert_config_file and --init_checkpoint"
+      "the base model of this PEFT adapter, merged with the adapter "
+      "(merge_and_unload) and saved"
     )
-    if "adapter_config.json" in names:
-      advice = (
-        "the base model of this PEFT adapter, merged with the adapter "
-        "(merge_and_unload) and saved"
-      )
-    for name in sorted(_models_below(folder), reverse="modules.json" in names):
-      advice = f"--model_dir={name}"
-    raise errors.InputError(
-      f"--model_dir={folder} has no {' or '.join(CONFIG_FILES)}; pass {advice}"
-    )
-  path = os.path.join(folder, configs[0])
-  values = configuration.read(path)
-  # Hugging Face's weights come first, and config.json belongs to them.
-  if configs[1:] and not names.isdisjoint(_WEIGHTS):
-    other = configuration.read(os.path.join(folder, configs[1]))
-    both = values.keys() & other.keys()
-    if differing := sorted(key for key in both if values[key] != other[key]):
-      errors.warn_once(
-        f"{path} is ignored, because its {', '.join(differing)} differs from "
-        f"{configs[1]}, which belongs to the folder's weights"
-      )
-      path, values = os.path.join(folder, configs[1]), other
-  paths = {"bert_config_file": path, "init_checkpoint": folder}
-  variant = values.get("variant", "bert")
-  if vocabulary := vocabulary_files.of_folder(folder, variant):
-    paths["vocab_file"] = vocabulary.path
-  return paths
+  for name in sorted(_models_below(folder), reverse="modules.json" in names):
+    advice = f"--model_dir={name}"
+  raise errors.InputError(
+    f"--model_dir={folder} has no {' or '.join(CONFIG_FILES)}; pass {advice}"
+  )
 
 
 def weights_file(path: str) -> str | None:
@@ -87,7 +53,7 @@ def weights_file(path: str) -> str | None:
   if file_io.is_folder(path):
     # Old versions of sentence-transformers write weights to the second folder.
     folders = path, os.path.join(path, "0_Transformer")
-    paths = [os.path.join(folder, n) for folder in folders for n in _WEIGHTS]
+    paths = [os.path.join(folder, n) for folder in folders for n in WEIGHTS]
     paths = [name for name in paths if file_io.exists(name)]
   for file in paths:
     ending = re.search(r"\.(bin|safetensors)(\.index\.json)?$", file)
@@ -99,7 +65,7 @@ def weights_file(path: str) -> str | None:
   return None
 
 
-def _require_torch(path):
+def _require_torch(path: str) -> None:
   """Raises InputError if PyTorch is missing or too old.
 
   Before version 2.6, a file could run code in spite of `weights_only`.
@@ -114,7 +80,7 @@ def _require_torch(path):
     )
 
 
-def _models_below(folder):
+def _models_below(folder: str) -> Iterator[str]:
   """Yields the model folders at most two levels below a folder."""
   paths = [folder]
   for _ in range(2):

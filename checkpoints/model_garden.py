@@ -10,6 +10,7 @@ next-sentence head), and does not need tf-models-official.
 
 import itertools
 import re
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -104,7 +105,7 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
   )
 
 
-def _names(objects):
+def _names(objects: Any) -> dict[str, tuple[str, str]]:
   """Returns {TF1 name: (key, layout)} for values with a weight_names.Row."""
   layers = objects.find("_transformer_layers")
   names = {}
@@ -153,7 +154,7 @@ def write(
   return paths
 
 
-def _items(tree):
+def _items(tree: dict) -> dict[str, Any]:
   """Returns {name: object} for the children of the checkpoint's root."""
   encoder, head = _tracked(tree["encoder"]), tree.get("next_sentence")
   if "masked_lm" not in tree:
@@ -173,7 +174,7 @@ def _items(tree):
   return items | {"model": _tracked(model)}
 
 
-def _tracked(tree):
+def _tracked(tree: Any) -> Any:
   """Returns an object with the keys of a dict as its attributes."""
   if not isinstance(tree, dict):
     return tree

@@ -9,9 +9,11 @@ modules.json, sentence_bert_config.json  the modules after the encoder,
 import math
 import os
 from collections.abc import Collection
+from typing import Any
 
 import configuration
 from common import errors, file_io, flag_values, json_files
+from variants import vocabulary_files
 
 _MODULES = "modules.json"
 _PROMPTS = "config_sentence_transformers.json"
@@ -71,7 +73,9 @@ def write_modules(
     json_files.write(os.path.join(folder, name), values)
 
 
-def copy(folder: str, target: str, vocab_size: int) -> list[str]:
+def copy(
+  folder: json_files.Folder | str, target: str, vocab_size: int
+) -> list[str]:
   """Copies what a folder says about sentences, besides the encoder's weights.
 
   These are modules.json and the folders of all modules after the encoder (with
@@ -90,15 +94,16 @@ def copy(folder: str, target: str, vocab_size: int) -> list[str]:
     InputError: a file is damaged or missing, or the first module is not an
       encoder.
   """
-  root = _root(folder)
-  for source, name in [(root, _PROMPTS), *((folder, n) for n in _LENGTHS)]:
-    if file_io.exists(os.path.join(source, name)):
-      _copy_file(os.path.join(source, name), os.path.join(target, name))
-  path = os.path.join(root, _MODULES)
-  if not file_io.exists(path):
+  folder = json_files.Folder.at(folder)
+  files, root = _root(folder), _root(folder).path
+  for source, name in [(files, _PROMPTS), *((folder, n) for n in _LENGTHS)]:
+    if name in source.names:
+      _copy_file(source.path_of(name), os.path.join(target, name))
+  path = files.path_of(_MODULES)
+  if _MODULES not in files.names:
     return []
   names, _, _ = read_modules(folder)
-  modules = json_files.read(path, list)
+  modules = [*files.read(_MODULES, list)]
   if not names or names[0] not in _ENCODERS:
     raise errors.InputError(
       f"{path}: the first module is {''.join(names[:1]) or 'missing'}; only "
@@ -155,26 +160,30 @@ def _widen(folder: str, vocab_size: int) -> None:
       json_files.write(path, {**values, key: vocab_size})
 
 
-def read(folder: str, chosen: Collection[str] = ()) -> dict:
+def read(
+  folder: json_files.Folder | str, chosen: Collection[str] = ()
+) -> dict[str, Any]:
   """Returns the settings for sentence vectors that a folder stores.
 
   These are `pooling`, `normalize` and `max_seq_length`. Settings that the
   folder lacks are omitted. Without modules.json, the result is {}.
 
   Args:
+    folder: the folder of the encoder's configuration.
     chosen: names of settings that the user passed. With "pooling", unsupported
       modules or settings cause a warning, and only max_seq_length is returned.
 
   Raises:
     InputError: a file is damaged, or a module or setting is not supported.
   """
+  folder = json_files.Folder.at(folder)
   names, poolings, path = read_modules(folder)
   if not path:
     return {}
   problem = _prompt_problem(folder) or _case_problem(folder)
   known = ["Transformer", "Pooling", "Normalize"]
   if names not in (known, known[:2]):
-    path = os.path.join(_root(folder), _MODULES)
+    path = _root(folder).path_of(_MODULES)
     problem = f"{path}: the modules are {', '.join(names) or 'none'}"
   elif len(poolings) != 1 or poolings[0] not in KINDS:
     problem = f"{path}: the pooling is {', '.join(poolings) or 'none'}"
@@ -194,19 +203,20 @@ def read(folder: str, chosen: Collection[str] = ()) -> dict:
   return length
 
 
-def read_sparse(folder: str) -> dict:
+def read_sparse(folder: json_files.Folder | str) -> dict[str, Any]:
   """Returns the settings for sparse vectors that a folder stores.
 
   These are `sparse_pooling`, `sparse_activation` and `max_seq_length`, for the
   head "sparse". Without modules.json, the result is {}. Raises InputError: a
   file is damaged, or a module or setting is not supported.
   """
+  folder = json_files.Folder.at(folder)
   names, rules, path = read_modules(folder)
   if not path:
     return {}
   problem = _prompt_problem(folder) or _case_problem(folder)
   if names not in (["Transformer", SPARSE], ["MLMTransformer", SPARSE]):
-    path = os.path.join(_root(folder), _MODULES)
+    path = _root(folder).path_of(_MODULES)
     problem = f"{path}: the modules are {', '.join(names) or 'none'}"
   for rule, known in zip(rules, flag_values.SPARSE_RULES):
     if not problem and rule not in known:
@@ -221,25 +231,27 @@ def read_sparse(folder: str) -> dict:
   return {**dict(zip(keys, rules)), **_max_length(folder)}
 
 
-def read_modules(folder: str) -> tuple[list[str], list[str], str]:
+def read_modules(
+  folder: json_files.Folder | str,
+) -> tuple[list[str], list[str], str]:
   """Returns the names of a folder's modules, its pooling modes, and their file.
 
   Modes in KINDS get this project's names. SpladePooling has two modes: its
   strategy and its activation. Without modules.json, all three are empty.
   Raises InputError: a file is damaged.
   """
-  root = _root(folder)
-  path = os.path.join(root, _MODULES)
-  if not file_io.exists(path):
+  root = _root(json_files.Folder.at(folder))
+  path = root.path_of(_MODULES)
+  if _MODULES not in root.names:
     return [], [], ""
   modules = json_files.field(
-    {_MODULES: json_files.read(path, list)}, _MODULES, list[dict], path
+    {_MODULES: root.read(_MODULES, list)}, _MODULES, list[dict], path
   )
   names = [str(module.get("type")).split(".")[-1] for module in modules]
   if names[1:2] not in (["Pooling"], [SPARSE]):
     return names, [], path
-  path = os.path.join(root, str(modules[1].get("path", "")), "config.json")
-  values = json_files.read(path)
+  name = os.path.join(str(modules[1].get("path", "")), "config.json")
+  path, values = root.path_of(name), root.read(name, required=True)
   if names[1] == SPARSE:
     defaults = {"pooling_strategy": "max", "activation_function": "relu"}
     rules = [str(values.get(key, default)) for key, default in defaults.items()]
@@ -255,18 +267,18 @@ def read_modules(folder: str) -> tuple[list[str], list[str], str]:
   return names, [short.get(str(mode), str(mode)) for mode in modes], path
 
 
-def _root(folder: str) -> str:
+def _root(folder: json_files.Folder) -> json_files.Folder:
   """Returns the folder of modules.json for the folder of an encoder."""
-  is_remote = file_io.is_remote(folder)
-  path = folder if is_remote else os.path.abspath(folder)
-  parent, name = os.path.split(path)
+  path = folder.path
+  path = path if file_io.is_remote(path) else os.path.abspath(path)
   # Old versions write the encoder to a subfolder.
-  return parent if name == "0_Transformer" else folder
+  return folder.parent if os.path.basename(path) == "0_Transformer" else folder
 
 
-def _prompt_problem(folder: str) -> str:
+def _prompt_problem(folder: json_files.Folder) -> str:
   """Returns a problem with the prompt or width, or ""; may log warnings."""
-  path, values = json_files.read_optional(_root(folder), _PROMPTS)
+  root = _root(folder)
+  path, values = root.path_of(_PROMPTS), root.read(_PROMPTS)
   prompts = json_files.field(values, "prompts", dict[str, str], path, {})
   default = json_files.field(values, "default_prompt_name", str, path, None)
   if prompts.get(default):
@@ -289,21 +301,24 @@ def _prompt_problem(folder: str) -> str:
   return ""
 
 
-def _case_problem(folder: str) -> str:
+def _case_problem(folder: json_files.Folder) -> str:
   """Returns a problem if a cased tokenizer gets lower-cased text, or ""."""
   path, values = _encoder_settings(folder)
-  _, tokenizer = json_files.read_optional(folder, "tokenizer_config.json")
-  is_lowered = json_files.field(values, "do_lower_case", bool, path, False)
-  if is_lowered and tokenizer.get("do_lower_case") is not True:
-    return f"{path}: do_lower_case lower-cases text for a cased tokenizer"
-  return ""
+  if not json_files.field(values, "do_lower_case", bool, path, False):
+    return ""
+  # Lower-casing twice changes nothing, but a cased tokenizer, or one that does
+  # not say that it lower-cases, would get other text here.
+  files = vocabulary_files.of_folder(folder)
+  if files and files.lowers_text:
+    return ""
+  return f"{path}: do_lower_case lower-cases text for a cased tokenizer"
 
 
-def _encoder_settings(folder: str) -> tuple[str, dict]:
+def _encoder_settings(folder: json_files.Folder) -> tuple[str, dict[str, Any]]:
   """Returns (path, entries) of the encoder's settings; may log a warning."""
-  names = file_io.names_in(folder or ".")
-  name = next((name for name in _LENGTHS if name in names), _LENGTHS[0])
-  path, values = json_files.read_optional(folder, name)
+  names = (name for name in _LENGTHS if name in folder.names)
+  name = next(names, _LENGTHS[0])
+  path, values = folder.path_of(name), folder.read(name)
   # Such as config_args; since version 6, config_kwargs.
   ignored = [key for key, value in values.items() if value and "args" in key]
   if ignored:
@@ -313,20 +328,17 @@ def _encoder_settings(folder: str) -> tuple[str, dict]:
   return path, values
 
 
-def _max_length(folder: str) -> dict[str, int]:
+def _max_length(folder: json_files.Folder) -> dict[str, int]:
   """Returns {"max_seq_length": number}, or {} without a limit."""
   path, values = _encoder_settings(folder)
   length = json_files.field(values, "max_seq_length", int, path, None)
   if length is None:
-    # Newer versions write the length to this file.
-    path, values = json_files.read_optional(folder, "tokenizer_config.json")
-    length = json_files.field(
-      values, "model_max_length", int | float, path, None
-    )
-  path = os.path.join(folder, "config.json")
+    # Newer versions write the length to tokenizer_config.json.
+    path = folder.path_of(vocabulary_files.LIST)
+    length = vocabulary_files.VocabularyFiles(path, folder).max_length
   positions = math.inf
-  if file_io.exists(path):
-    positions = configuration.read(path).get("max_position_embeddings", 512)
-  # For a tokenizer without a limit, transformers writes 1e30.
+  if "config.json" in folder.names:
+    read = configuration.read(folder.path_of("config.json"), folder)
+    positions = read.get("max_position_embeddings", 512)
   length = min(length or math.inf, positions)
   return {} if length == math.inf else {"max_seq_length": int(length)}

@@ -7,12 +7,15 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from common import file_io, json_files
 from variants import vocabulary_files
+
+if TYPE_CHECKING:
+  from tokenizers import pre_tokenizers
 
 
 def write(
@@ -148,7 +151,7 @@ def _write_fast(
   return special
 
 
-def _keeping(words):
+def _keeping(words: Sequence[str]) -> "pre_tokenizers.PreTokenizer":
   """Returns a pre-tokenizer like BERT's that never splits `words`."""
   from tokenizers import Regex, pre_tokenizers
 

@@ -10,8 +10,8 @@ the original can read them. A `.meta` file is not needed.
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from absl import logging
 
 import named_weights
 from checkpoints import huggingface, model_folder, model_garden, weight_names
-from common import errors, file_io
+from common import errors, file_io, json_files
 
 TF1 = "TensorFlow 1"
 
@@ -43,7 +43,9 @@ _SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5}(\.tempstate\d+)?)$")
 Reader = weight_names.Reader
 
 
-def open_reader(path: str) -> Reader:
+def open_reader(
+  path: str, folder_of: Callable[[str], json_files.Folder] | None = None
+) -> Reader:
   """Opens a checkpoint of any format; the reader uses TF1 names.
 
   Raises InputError: files are missing, damaged or not supported.
@@ -51,6 +53,8 @@ def open_reader(path: str) -> Reader:
   Args:
     path: a TensorFlow checkpoint of the original, this project or Model Garden
       (see `find_prefix`), or Hugging Face's (see model_folder.weights_file).
+    folder_of: function of a file; returns its folder, of which some files may
+      have been read. None: json_files.folder_of.
   """
   file = model_folder.weights_file(path)
   if file:
@@ -58,7 +62,8 @@ def open_reader(path: str) -> Reader:
       errors.warn_once(
         f"{path}: the adapter of {_ADAPTER} is ignored; merge it in PEFT first"
       )
-    return huggingface.open_reader(path, file)
+    folder = (folder_of or json_files.folder_of)(file)
+    return huggingface.open_reader(path, file, folder)
   prefix = find_prefix(path)
   _check_all_shards_exist(prefix)
   with _errors_named(f"{prefix}.index is not a readable index"):
@@ -67,7 +72,7 @@ def open_reader(path: str) -> Reader:
     )
     shapes = opened.get_variable_to_shape_map()
 
-  def read(name):
+  def read(name: str) -> np.ndarray:
     # This also verifies the checksum.
     with _errors_named(f"{prefix}: the value of {name} cannot be read"):
       return opened.get_tensor(name)
@@ -98,7 +103,7 @@ def step_of(path: str) -> int:
 
 
 @contextlib.contextmanager
-def _errors_named(problem):
+def _errors_named(problem: str) -> Iterator[None]:
   try:
     yield
   # The exception that TensorFlow raises depends on the damage to the file.
@@ -160,7 +165,7 @@ def files_of(prefix: str) -> list[str]:
   return [os.path.join(folder, name) for name in names]
 
 
-def _prefix_in_folder(folder):
+def _prefix_in_folder(folder: str) -> str:
   present = _prefixes(folder)
   if not present and file_io.exists(os.path.join(folder, _ADAPTER)):
     raise errors.InputError(
@@ -194,18 +199,18 @@ def _prefix_in_folder(folder):
   return os.path.join(folder, newest)
 
 
-def _prefixes(folder):
+def _prefixes(folder: str) -> list[str]:
   """Returns the names of a folder's checkpoints without their suffix."""
   names = [n for n in tf.io.gfile.listdir(folder) if n.endswith(".index")]
   prefixes = {n.removesuffix(".index") for n in names if ".tmp-" not in n}
   return sorted({name.removesuffix(_EARLIER) for name in prefixes})
 
 
-def _is_complete(prefix):
+def _is_complete(prefix: str) -> bool:
   return tf.io.gfile.exists(f"{prefix}.index") and len(files_of(prefix)) > 1
 
 
-def _check_all_shards_exist(prefix):
+def _check_all_shards_exist(prefix: str) -> None:
   """Raises InputError if one of PREFIX.data-00000-of-00002 ... is missing."""
   present = set(map(os.path.basename, files_of(prefix)))
   # The name of each shard ends with the total number of shards.
@@ -276,7 +281,7 @@ def temporary_prefix(prefix: str) -> Iterator[str]:
     _remove_files(temporary)
 
 
-def _commit(temporary, prefix):
+def _commit(temporary: str, prefix: str) -> None:
   """Renames the files of a complete checkpoint, the index last.
 
   The checkpoint that they replace stays readable: until the new one is
@@ -308,7 +313,7 @@ def _commit(temporary, prefix):
   file_io.sync(os.path.dirname(prefix) or ".")
 
 
-def _rename_all(source, prefix):
+def _rename_all(source: str, prefix: str) -> None:
   """Gives the files of a checkpoint another prefix, the index last."""
   files = files_of(source)
   # Remove the old index first. Otherwise, a program could read it together with
@@ -320,7 +325,7 @@ def _rename_all(source, prefix):
     tf.io.gfile.rename(path, prefix + suffix, overwrite=True)
 
 
-def _link(path, name):
+def _link(path: str, name: str) -> None:
   """Gives a file a second name, or another one where links are impossible."""
   try:
     os.link(path, name)
@@ -328,7 +333,7 @@ def _link(path, name):
     os.replace(path, name)
 
 
-def _remove_files(prefix):
+def _remove_files(prefix: str) -> None:
   """Removes the files of a checkpoint, if that is possible."""
   with contextlib.suppress(tf.errors.OpError):
     for path in reversed(files_of(prefix)):
@@ -352,7 +357,9 @@ class Report(NamedTuple):
   unused: list[str]
 
 
-def without_random_init(source: str | Reader | None):
+def without_random_init(
+  source: str | Reader | None,
+) -> contextlib.AbstractContextManager[Any]:
   """Returns a context in which variables that `load` will set start at zero.
 
   Raises InputError: the checkpoint cannot be opened.
@@ -427,7 +434,7 @@ def check_shapes(
   Raises InputError: a variable is missing or has another shape.
   """
 
-  def may_be_missing(name):
+  def may_be_missing(name: str) -> bool:
     return any(re.search(pattern, name) for pattern in allowed_missing)
 
   lacking = sorted(
@@ -479,13 +486,13 @@ _PARTS = {
 }
 
 
-def _part_of(name):
+def _part_of(name: str) -> str:
   """Returns the part of a model to which a variable belongs, or its name."""
   matches = (part for each, part in _PARTS.items() if re.match(each, name))
   return next(matches, name)
 
 
-def _log(report, reader):
+def _log(report: Report, reader: Reader) -> None:
   logging.info("%d variables loaded from %s", len(report.loaded), reader.path)
   if report.missing:
     parts = dict.fromkeys(map(_part_of, report.missing))

@@ -20,7 +20,7 @@ from absl import logging
 
 from classification import data, scores, sequences
 from common import errors, file_io
-from text import input_sequences
+from text import cut_texts, input_sequences
 
 # Number of examples that are sorted by length and scored together.
 SCORED_TOGETHER = 1 << 12
@@ -37,6 +37,8 @@ def predict_texts(
   options: sequences.InputOptions,
   texts: list[tuple],
   batch_size: int,
+  *,
+  cut: cut_texts.CutTexts | None = None,
 ) -> list[dict]:
   """Classifies inputs of one or two texts.
 
@@ -46,13 +48,17 @@ def predict_texts(
     be correct, the best `label` and its `probability`.
 
   Args:
-    logits, batch_size: see `scores_of`.
+    logits, batch_size, cut: see `scores_of`.
     texts: tuples of one or two strings.
   """
   if options.task_kind in data.OF_PAIRS and any(len(row) < 2 for row in texts):
     raise errors.InputError("a reranker needs two texts: query and passage")
   outputs = scores_of(
-    logits, options, [data.Example("", *row) for row in texts], batch_size
+    logits,
+    options,
+    [data.Example("", *row) for row in texts],
+    batch_size,
+    cut=cut,
   )
   if not options.labels:
     return [{"score": score} for score in outputs[:, 0].tolist()]
@@ -73,6 +79,8 @@ def scores_of(
   options: sequences.InputOptions,
   examples: list[data.Example],
   batch_size: int,
+  *,
+  cut: cut_texts.CutTexts | None = None,
 ) -> np.ndarray:
   """Returns the scores of n examples, float32 [n, L]; see `scores.of_logits`.
 
@@ -81,8 +89,11 @@ def scores_of(
       [B, T]; returns [B, L], or text vectors [B, D].
     batch_size: number of sequences per batch; batches of short sequences are
       larger (input_sequences.batch_sizes).
+    cut: counts the examples that were cut.
   """
-  arrays, num_rows = sequences.encode(examples, options)
+  arrays, num_rows, is_cut = sequences.encode(examples, options)
+  if cut:
+    cut.add(int(is_cut.sum()), len(examples))
   lengths = arrays["input_mask"].sum(axis=1)  # [rows]
   batches = list(
     input_sequences.batches_by_length(
@@ -111,11 +122,13 @@ def score_blocks(
   options: sequences.InputOptions,
   examples: Iterable[data.Example],
   batch_size: int,
+  *,
+  cut: cut_texts.CutTexts | None = None,
 ) -> Iterator[np.ndarray]:
   """Yields the result of `scores_of` for each block of examples, in order."""
   rest = iter(examples)
   while block := list(itertools.islice(rest, SCORED_TOGETHER)):
-    yield scores_of(logits, options, block, batch_size)
+    yield scores_of(logits, options, block, batch_size, cut=cut)
 
 
 def predicted_labels(task: LabelOptions, outputs: np.ndarray) -> list:

@@ -22,10 +22,10 @@ from absl import logging
 from classification import data, sequences
 from common import errors, process_pool, unknown_tokens
 from records import cached_records, pipeline, tfrecord
-from text import input_sequences
+from text import cut_texts, input_sequences
 from training import frozen_states, harness
 
-_FORMAT = 3  # Increment it when the records of the same examples change.
+_FORMAT = 4  # Increment it when the records or the statistics change.
 # Number of examples per block; a worker process handles one block at a time.
 BLOCK_EXAMPLES = 4096
 STATES_TOGETHER = 1 << 14  # Number of examples whose states are in memory.
@@ -94,7 +94,7 @@ def _serialize_block(examples, options):
   """Returns the records of examples, and statistics (see `write_records`)."""
   # [B], [B, L] or [B, W]
   labels = label_ids(examples, options.task_kind, options.labels)
-  arrays, num_rows = sequences.encode(examples, options)
+  arrays, num_rows, is_cut = sequences.encode(examples, options)
   starts = np.cumsum(num_rows) - num_rows
   records = np.empty(len(examples), object)
   # Serialize all examples with the same number of rows together.
@@ -117,6 +117,7 @@ def _serialize_block(examples, options):
     "min_sequences": int(num_rows.min()),
     "max_sequences": int(num_rows.max()),
     "num_empty": len(empty),
+    "num_cut": int(is_cut.sum()),
     **unknown_tokens.count(arrays, tokenizer),
     "empty": [examples[n].place or examples[n].guid for n in empty[:5]],
   }
@@ -132,9 +133,10 @@ def write_records(
   """Writes a record for each example; returns statistics.
 
   They are num_records; min_sequences and max_sequences, the range of W; tokens,
-  the number of word pieces; unknown, the number of [UNK] among them; num_empty,
-  the number of examples whose first sequence has no word pieces; and empty, the
-  files and lines of the first five of these.
+  the number of word pieces; unknown, the number of [UNK] among them; num_cut,
+  the number of examples that were cut; num_empty, the number of examples whose
+  first sequence has no word pieces; and empty, the files and lines of the first
+  five of these.
   """
   statistics = cached_records.write_blocks(
     writer,
@@ -145,7 +147,7 @@ def write_records(
   )
   return {
     **cached_records.totals(
-      statistics, "num_records", "unknown", "tokens", "num_empty"
+      statistics, "num_records", "unknown", "tokens", "num_cut", "num_empty"
     ),
     "min_sequences": min(block["min_sequences"] for block in statistics),
     "max_sequences": max(block["max_sequences"] for block in statistics),
@@ -192,6 +194,9 @@ def prepare(
   statistics = cached_records.ensure(path, fingerprint, write)
   logging.info("examples in %s: %d", path, statistics["num_records"])
   unknown_tokens.log_share(path, statistics["unknown"], statistics["tokens"])
+  cut = cut_texts.CutTexts(options.max_seq_length)
+  cut.add(statistics["num_cut"], statistics["num_records"])
+  cut.log(path)
   if statistics["num_empty"]:
     logging.warning(
       "%s: texts without word pieces (maybe only control characters): %d; the "
@@ -222,7 +227,7 @@ def prepare_all(
 
 def log_examples(examples, options):
   """Logs examples and token ids, as the original does for the first five."""
-  arrays, num_rows = sequences.encode(examples, options)
+  arrays, num_rows, _ = sequences.encode(examples, options)
   tokenizer = sequences.tokenizer_of(options)
   starts = np.cumsum(num_rows) - num_rows
   for example, count, start in zip(examples, num_rows, starts):

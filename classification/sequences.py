@@ -8,12 +8,13 @@ No TensorFlow.
 import dataclasses
 import functools
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 
 import tokenization
 from classification import data
-from common import errors
+from common import errors, flag_values
 from text import input_sequences
 from variants import vocabularies
 
@@ -34,7 +35,7 @@ class InputOptions:
   labels: tuple
   vocab_file: str
   do_lower_case: bool = True
-  max_seq_length: int = 128
+  max_seq_length: int = flag_values.default_length()
   doc_stride: int = 0
   max_windows: int = 0
   never_split: tuple = ()
@@ -70,13 +71,29 @@ def options_of(settings, task_kind: str, labels: tuple) -> InputOptions:
   return options
 
 
+class Encoded(NamedTuple):
+  """The inputs of n examples.
+
+  Attributes:
+    arrays: input_ids, input_mask and segment_ids, int32 [rows, T].
+    num_rows: int [n], the number of rows of each example.
+    is_cut: bool [n], whether the rows lack a part of an example.
+  """
+
+  arrays: dict[str, np.ndarray]
+  num_rows: np.ndarray
+  is_cut: np.ndarray
+
+
 def _windows(starts, lengths, options, frame):
   """Divides the longer text of each example into windows.
 
   Every window also has the shorter text, truncated to half a window. Returns
-  the index of each window's example, ascending, and the Spans of the windows.
+  the index of each window's example, ascending; the Spans of the windows; and
+  which examples lose a part of the shorter text or, with max_windows, of the
+  longer one, bool [examples].
   """
-  rows = []
+  rows, is_cut = [], np.zeros(len(lengths[0]), bool)
   for example, (length_a, length_b, start_a, start_b) in enumerate(
     zip(*lengths, *starts)
   ):
@@ -84,23 +101,27 @@ def _windows(starts, lengths, options, frame):
     shorter = min(length_a, length_b, room // 2) if length_b else 0
     room -= shorter
     longest = max(length_a, length_b)
-    for offset in input_sequences.window_starts(
+    offsets = input_sequences.window_starts(
       longest, room, options.doc_stride, options.max_windows
-    ):
+    )
+    is_whole = offsets[-1] + room >= longest
+    is_cut[example] = not is_whole or shorter < min(length_a, length_b)
+    for offset in offsets:
       length = min(room, longest - offset)
       if length_b > length_a:
         rows.append((example, start_a, shorter, start_b + offset, length))
       else:
         rows.append((example, start_a + offset, length, start_b, shorter))
   owner, *spans = np.array(rows, np.int64).T  # [windows] each
-  return owner, input_sequences.Spans(*spans)
+  return owner, input_sequences.Spans(*spans), is_cut
 
 
 def _sequences(examples, tokenizer, options):
   """Tokenizes the texts, and selects the word pieces of each row.
 
   Returns the concatenated ids of all texts; the index of each row's example,
-  ascending; and the input_sequences.Spans of the rows.
+  ascending; the input_sequences.Spans of the rows; and which examples are cut,
+  bool [examples].
   """
   firsts = [example.text_a for example in examples]
   seconds = [each.endings or (each.text_b or "",) for each in examples]
@@ -115,13 +136,15 @@ def _sequences(examples, tokenizer, options):
   starts = starts[owner], starts[len(firsts) :]
   lengths = lengths[owner], lengths[len(firsts) :]
   if options.doc_stride:
-    owner, spans = _windows(starts, lengths, options, tokenizer.frame)
+    owner, spans, is_cut = _windows(starts, lengths, options, tokenizer.frame)
   else:
     # A single text needs only one [SEP], so one more word piece fits.
     room = tokenizer.frame.room(options.max_seq_length, lengths[1] > 0)
     cut_a, cut_b = input_sequences.truncated_lengths(*lengths, room)
     spans = input_sequences.Spans(starts[0], cut_a, starts[1], cut_b)
-  return np.asarray(ids, np.int32), owner, spans
+    is_shorter = cut_a + cut_b < lengths[0] + lengths[1]  # [rows]
+    is_cut = np.bincount(owner, is_shorter, len(examples)) > 0
+  return np.asarray(ids, np.int32), owner, spans, is_cut
 
 
 @functools.lru_cache(maxsize=4)
@@ -144,25 +167,22 @@ def tokenizer_of(options: InputOptions) -> tokenization.FullTokenizer:
   return tokenizer
 
 
-def encode(
-  examples: list[data.Example], options: InputOptions
-) -> tuple[dict, np.ndarray]:
-  """Returns the inputs of examples, and the number of rows of each example.
-
-  The inputs are a dict of int32 arrays [rows, T]: input_ids, input_mask and
-  segment_ids.
-  """
+def encode(examples: list[data.Example], options: InputOptions) -> Encoded:
+  """Returns the inputs of examples."""
   if options.task_kind in data.OF_VECTORS:
     # Encode each text as a separate sequence, as in extract_features.py.
     texts = [(each.text_a, each.text_b, *each.endings) for each in examples]
-    arrays, _ = encode(
+    arrays, _, is_cut = encode(
       [data.Example("", text) for each in texts for text in each],
       dataclasses.replace(options, task_kind=data.REGRESSION),
     )
-    return arrays, np.array(list(map(len, texts)))
+    counts = np.array(list(map(len, texts)))
+    starts = np.cumsum(counts) - counts
+    return Encoded(arrays, counts, np.logical_or.reduceat(is_cut, starts))
   tokenizer = tokenizer_of(options)
-  ids, owner, spans = _sequences(examples, tokenizer, options)
+  ids, owner, spans, is_cut = _sequences(examples, tokenizer, options)
   arrays = input_sequences.fill_batch(
     ids, spans, options.max_seq_length, tokenizer.frame
   )
-  return arrays, np.bincount(owner, minlength=len(examples))
+  num_rows = np.bincount(owner, minlength=len(examples))
+  return Encoded(arrays, num_rows, is_cut)

@@ -5,16 +5,15 @@ configuration stores the kind and the classes under Hugging Face's keys.
 """
 
 import collections
-import os
 import re
 from typing import NamedTuple
 
 from absl import logging
 
 import configuration
-from checkpoints import model_folder, model_settings, sentence_folder
+from checkpoints import model_files, model_folder
 from classification import data, glue, ranking, scores
-from common import errors
+from common import errors, run_settings
 from training import run_setup
 
 # Numeric or short class names of tasks, and the names for them in models of
@@ -70,8 +69,10 @@ class ClassifierTask(NamedTuple):
     return 1
 
 
-def restore_input_settings(settings):
-  """Returns settings with the input settings that a trained model stores.
+def complete_settings(
+  settings: run_settings.Settings, files: model_files.ModelFiles
+) -> run_settings.Settings:
+  """Returns settings with those that a trained model stores.
 
   Pooling is also read from sentence-transformers' folders.
   """
@@ -83,14 +84,10 @@ def restore_input_settings(settings):
       names += f" {COLUMN_FLAGS}"
   elif not settings.task_name:
     names += " task_kind"
-  settings = model_settings.restore_trained(settings, names.split())
-  if settings.task_kind not in data.OF_VECTORS:
-    return settings
-  # A trained model in output_dir overrides the folder of the initial weights.
-  folder = os.path.dirname(model_settings.trained_model_file(settings))
-  return model_settings.restore_input_settings(
-    settings, sentence_folder.read(folder, settings.given), folder
-  )
+  completed = files.complete(settings, names.split())
+  if completed.task_kind in data.OF_VECTORS:
+    return files.complete(settings, names.split(), head="embedding")
+  return completed
 
 
 def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:

@@ -191,8 +191,16 @@ def open_for_reading(path: str) -> io.BufferedReader:
   if is_remote(path):
     # Each request is a round trip; a large buffer keeps requests few.
     return io.BufferedReader(_RemoteFile(path), _BLOCK_BYTES)
-  refuse_pointer(path)
-  return io.BufferedReader(_LocalFile(path), _BLOCK_BYTES)
+  stream: io.BufferedReader = io.BufferedReader(_LocalFile(path), _BLOCK_BYTES)
+  try:
+    # Only a small file can be a pointer. Others may be pipes, whose first
+    # bytes may not be there yet.
+    if _is_small(path) and stream.peek().startswith(_POINTER):
+      raise _pointer(path)
+  except BaseException:
+    stream.close()
+    raise
+  return stream
 
 
 def open_for_appending(path: str):
@@ -206,13 +214,19 @@ def open_for_appending(path: str):
 
 def refuse_pointer(path: str) -> None:
   """Raises InputError for a pointer file of Git LFS."""
-  if os.path.isfile(path) and os.path.getsize(path) < _POINTER_BYTES:
-    with open(path, "rb") as stream:
-      if stream.read(len(_POINTER)) == _POINTER:
-        raise errors.InputError(
-          f"{path} is a Git LFS pointer, not the file itself; run git lfs "
-          "pull, or download the file"
-        )
+  if _is_small(path):
+    open_for_reading(path).close()
+
+
+def _is_small(path: str) -> bool:
+  return os.path.isfile(path) and os.path.getsize(path) < _POINTER_BYTES
+
+
+def _pointer(path: str) -> errors.InputError:
+  return errors.InputError(
+    f"{path} is a Git LFS pointer, not the file itself; run git lfs pull, or "
+    "download the file"
+  )
 
 
 def refuse_packed(path: str, head: bytes) -> None:

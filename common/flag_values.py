@@ -27,6 +27,9 @@ RANKING_LOSSES = ("pointwise", "pairwise", "listwise")
 SPARSE_RULES = ("max", "sum"), ("relu", "log1p_relu")  # Pooling, activation.
 
 ANSWER_UNITS = ("auto", "words", "mixed", "characters")
+# As in the original: the default of --max_seq_length.
+_LENGTHS = {"span": 384}
+
 TAGGING_FORMATS = ("conll", "jsonl", "text")
 TAGGING_SCHEMES = ("iob1", "iob2", "iobes", "bilou", "bmes", "plain", "none")
 TAGGING_FEATURES = tuple(
@@ -71,3 +74,8 @@ SERVING_HEADS = tuple(
   "classification embedding masked_lm next_sentence span sparse tagging".split()
 )
 ENGINES = ("tensorflow", "onnx", "litert")
+
+
+def default_length(head: str = "") -> int:
+  """Returns the default of --max_seq_length for a head of SERVING_HEADS."""
+  return _LENGTHS.get(head, 128)

@@ -11,7 +11,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from absl import flags
@@ -24,7 +24,7 @@ from absl.flags import (
   register_multi_flags_validator,
 )
 
-from common import file_io, overwriting, program, run_settings
+from common import file_io, options, overwriting, program, run_settings
 
 __all__ = [
   "DEFINE_flag",
@@ -41,17 +41,17 @@ _FILE = "flags.txt"
 _PATHS = "(.*_)?(dir|file|checkpoint|html|input|output|search)|add_tokens"
 
 
-def _with_rule(define: Callable) -> Callable:
+def _with_rule(define: Callable[..., Any]) -> Callable[..., None]:
   @functools.wraps(define)
   def define_flag(
     name: str,
-    *args,
+    *args: Any,
     needs: str = "",
     not_with: str = "",
     why: str = "",
-    **options,
+    **more: Any,
   ) -> None:
-    define(name, *args, **options)
+    define(name, *args, **more)
     rule(name, needs=needs, not_with=not_with, why=why)
 
   return define_flag
@@ -60,7 +60,7 @@ def _with_rule(define: Callable) -> Callable:
 class _Integer(flags.IntegerParser):
   """Parses an integer of at most 64 bits, TensorFlow's largest size."""
 
-  def convert(self, argument: str):
+  def convert(self, argument: Any) -> int:
     value = super().convert(argument)
     if not -(2**63) <= value < 2**63:
       raise ValueError("expected an integer of at most 64 bits")
@@ -70,16 +70,20 @@ class _Integer(flags.IntegerParser):
 class _Float(flags.FloatParser):
   """Parses a number that is neither NaN nor infinite."""
 
-  def convert(self, argument: str):
+  def convert(self, argument: Any) -> float:
     value = super().convert(argument)
     if not math.isfinite(value):
       raise ValueError("expected a finite number")
     return value
 
 
-def _numbers(parser: flags.ArgumentParser) -> Callable:
+def _numbers(parser: Callable[..., Any]) -> Callable[..., None]:
   def define(
-    name: str, default, meaning, lower_bound=None, upper_bound=None
+    name: str,
+    default: float | None,
+    meaning: str,
+    lower_bound: float | None = None,
+    upper_bound: float | None = None,
   ) -> None:
     flags.DEFINE(
       parser(lower_bound, upper_bound),
@@ -102,10 +106,11 @@ DEFINE_spaceseplist = _with_rule(flags.DEFINE_spaceseplist)
 DEFINE_string = _with_rule(flags.DEFINE_string)
 
 
-def define_options(options) -> None:
-  """Defines a flag for each answering.export_options.Option in a table."""
-  for option in options:
-    define, values = DEFINE_string, []
+def define_options(table: Iterable[options.Option]) -> None:
+  """Defines a flag for each options.Option of a table."""
+  for option in table:
+    define: Callable[..., None] = DEFINE_string
+    values: list[tuple[str, ...]] = []
     if option.choices:
       define, values = DEFINE_enum, [option.choices]
     elif isinstance(option.default, (bool, list)):

@@ -15,7 +15,7 @@ from common import errors, file_io
 _MAX_DEPTH = 30
 
 
-def parse(text: str | bytes):
+def parse(text: str | bytes) -> typing.Any:
   """Returns the value of a JSON text.
 
   Raises InputError: it is not JSON, or nested too deeply.
@@ -31,7 +31,7 @@ def parse(text: str | bytes):
   raise errors.InputError("JSON that is nested too deeply")
 
 
-def _is_shallow(value, levels) -> bool:
+def _is_shallow(value: typing.Any, levels: int) -> bool:
   """Whether lists and objects are nested at most `levels` deep."""
   if not isinstance(value, (dict, list)):
     return True
@@ -39,7 +39,7 @@ def _is_shallow(value, levels) -> bool:
   return levels > 0 and all(_is_shallow(inner, levels - 1) for inner in values)
 
 
-def read(path: str, json_type: type | tuple[type, ...] = dict):
+def read(path: str, json_type: type | tuple[type, ...] = dict) -> typing.Any:
   """Returns the value in a JSON file, a dict or a list.
 
   Raises InputError: the file is missing, is an LFS pointer or not JSON, is
@@ -79,10 +79,22 @@ class Folder:
     self.path = path
     self._read: dict[str, typing.Any] = {}
 
+  @classmethod
+  def at(cls, folder: "Folder | str") -> "Folder":
+    """Returns a Folder as it is, or makes one for a path."""
+    return folder if isinstance(folder, Folder) else cls(folder)
+
   @functools.cached_property
   def names(self) -> frozenset[str]:
     """The names of the folder's entries."""
     return frozenset(file_io.names_in(self.path or "."))
+
+  @functools.cached_property
+  def parent(self) -> "Folder":
+    """The folder that contains this one."""
+    is_remote = file_io.is_remote(self.path)
+    path = self.path if is_remote else os.path.abspath(self.path)
+    return Folder(os.path.dirname(path))
 
   def path_of(self, name: str) -> str:
     """Returns the path of a file in the folder."""
@@ -101,6 +113,11 @@ class Folder:
       is_there = required or file_io.exists(path)
       self._read[name] = read(path, json_type) if is_there else json_type()
     return self._read[name]
+
+
+def folder_of(path: str) -> Folder:
+  """Returns the folder of a file."""
+  return Folder(os.path.dirname(path))
 
 
 _REQUIRED = object()
@@ -143,7 +160,7 @@ def field(
   )
 
 
-def _type_name(expected_type) -> str:
+def _type_name(expected_type: typing.Any) -> str:
   if isinstance(expected_type, types.UnionType):
     return " or ".join(map(_type_name, typing.get_args(expected_type)))
   outer = typing.get_origin(expected_type)
@@ -152,7 +169,7 @@ def _type_name(expected_type) -> str:
   return _TYPE_NAMES[outer or expected_type] + (inner or "")
 
 
-def _fits(value, expected_type) -> bool:
+def _fits(value: typing.Any, expected_type: typing.Any) -> bool:
   if isinstance(expected_type, types.UnionType):
     return any(_fits(value, part) for part in typing.get_args(expected_type))
   outer = typing.get_origin(expected_type)

@@ -22,7 +22,7 @@ class Settings:
     given: Iterable[str] = (),
     parse: Callable[[str, Any], Any] | None = None,
     rules: Iterable["Rule"] = (),
-  ):
+  ) -> None:
     """Freezes values; lists become tuples, which cannot change.
 
     Args:
@@ -47,10 +47,10 @@ class Settings:
     # Python calls this only for missing attributes.
     raise AttributeError(f"no setting is called {name}")
 
-  def __setattr__(self, name: str, value) -> None:
+  def __setattr__(self, name: str, value: Any) -> None:
     raise AttributeError(f"settings are frozen: {name} cannot become {value!r}")
 
-  def __contains__(self, name: str) -> bool:
+  def __contains__(self, name: object) -> bool:
     return name in self._values
 
   def __iter__(self) -> Iterator[str]:
@@ -69,7 +69,7 @@ class Settings:
     listed = names.split() if isinstance(names, str) else names
     return {name: getattr(self, name) for name in listed}
 
-  def replace(self, **changes) -> "Settings":
+  def replace(self, **changes: Any) -> "Settings":
     """Returns settings with changed values; `given` stays the same.
 
     Raises AttributeError: a name is not among the settings.
@@ -143,7 +143,7 @@ class Rule(NamedTuple):
     return needed if missing else ""
 
 
-def _is_on(settings: "Settings", condition) -> bool:
+def _is_on(settings: Settings, condition: str) -> bool:
   name, _, value = condition.removeprefix("!").partition("=")
   setting = settings.get(name)
   is_on = str(setting) == value if value else bool(setting)
@@ -158,7 +158,9 @@ def _listed(condition: str) -> str:
   )
 
 
-def refuse_ignored(settings: Settings, rules=None) -> None:
+def refuse_ignored(
+  settings: Settings, rules: Iterable[Rule] | None = None
+) -> None:
   """Refuses flags that the user gave and that would have no effect.
 
   A flag set to false, empty or None requests nothing, and passes.

@@ -6,9 +6,8 @@ converts texts to ids, and the network's outputs to answers.
 
 import os
 
-import configuration
 from answering import answers, export_options
-from checkpoints import model_folder
+from checkpoints import model_files
 from common import errors, run_settings
 from engines import network_file, networks
 from variants import vocabularies, vocabulary_files
@@ -36,19 +35,19 @@ class ExportedNetwork:
     Raises InputError: the engine's package is missing, or a file is missing or
     damaged.
     """
-    paths = model_folder.find(folder)
-    if "vocab_file" not in paths:
+    files = model_files.ModelFiles(folder)
+    vocabulary = files.vocabulary
+    if vocabulary is None:
       vocabulary_files.refuse_missing(folder)
     stored, self.texts = answers.read_settings(
-      os.path.join(folder, network_file.SETTINGS), paths["vocab_file"]
+      os.path.join(folder, network_file.SETTINGS), files.paths["vocab_file"]
     )
     engine = networks.engine_of(folder)
     assert engine  # The caller has checked that the folder is an export.
     self.settings = stored.replace(engine=engine)
-    config_file = paths["bert_config_file"]
-    self.config = configuration.BertConfig.from_json_file(config_file)
+    self.config = files.config
     self.tokenizer = vocabularies.make_tokenizer(
-      stored.vocab_file, **self.settings.pick("do_lower_case never_split")
+      vocabulary, **self.settings.pick("do_lower_case never_split")
     )
     self._folder, self._loaded = folder, networks.load(engine, folder, threads)
 
@@ -75,8 +74,11 @@ class ExportedNetwork:
     run_settings.refuse_ignored(settings, export_options.RULES)
     self.check(settings)
     network = self.network(settings)
-    answer = answers.make(settings, self.tokenizer, network, batch_size)
-    return answers.Head(settings, self.texts, answer, network)
+    cut = answers.counter_of(settings)
+    answer = answers.make(
+      settings, self.tokenizer, network, batch_size, cut=cut
+    )
+    return answers.Head(settings, self.texts, answer, network, cut)
 
 
 def find(folder: str | None, threads: int = 0) -> ExportedNetwork | None:

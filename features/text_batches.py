@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tokenization
 from common import errors, file_io
-from text import input_sequences
+from text import cut_texts, input_sequences
 
 
 class Example(NamedTuple):
@@ -39,12 +39,15 @@ def split_pair(line: str) -> tuple[str, str | None]:
 
 
 def make_encoder(
-  tokenizer: tokenization.FullTokenizer, max_seq_length: int
+  tokenizer: tokenization.FullTokenizer,
+  max_seq_length: int,
+  cut: cut_texts.CutTexts | None = None,
 ) -> Callable[..., tuple[list[int], list[int]]]:
   """Returns a function that encodes one or two texts.
 
   It takes a text and an optional second text, truncates them to max_seq_length
-  (pairs as `truncate_pair` does), and returns (input_ids, segment_ids).
+  (pairs as `truncate_pair` does), and returns (input_ids, segment_ids). It adds
+  the texts to `cut`.
   Raises InputError: no room for the special tokens of a pair.
   """
   frame = tokenizer.frame
@@ -56,6 +59,9 @@ def make_encoder(
 
   def encode(text_a, text_b=None):
     ids_a, ids_b = tokenizer.encode(text_a), tokenizer.encode(text_b or "")
+    if cut:
+      room = frame.room(max_seq_length, bool(ids_b))
+      cut.add(len(ids_a) + len(ids_b) > room)
     # As in the original: a second text without word pieces is ignored.
     if ids_b:
       input_sequences.truncate_pair(ids_a, ids_b, frame.room(max_seq_length))
@@ -72,13 +78,14 @@ def make_line_encoder(
   max_seq_length: int,
   *,
   as_pair: bool = False,
+  cut: cut_texts.CutTexts | None = None,
 ) -> Encoder:
   """Returns a function that encodes a line's one or two texts as one Example.
 
   With `as_pair`, each of the two texts becomes a separate Example, and a line
-  with a single text raises InputError.
+  with a single text raises InputError. For `cut` see `make_encoder`.
   """
-  inputs = make_encoder(tokenizer, max_seq_length)
+  inputs = make_encoder(tokenizer, max_seq_length, cut)
 
   def encode(number, line):
     texts = split_pair(line)

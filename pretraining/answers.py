@@ -2,6 +2,7 @@
 
 import tokenization
 from common import errors
+from text import cut_texts
 
 
 def encode(
@@ -24,11 +25,14 @@ def encode(
 
 
 def encode_within(
-  tokenizer: tokenization.FullTokenizer, text: str, max_seq_length: int
+  tokenizer: tokenization.FullTokenizer,
+  text: str,
+  max_seq_length: int,
+  cut: cut_texts.CutTexts | None = None,
 ) -> tuple[list, list]:
   """Returns `encode`'s ids, cut to a length, and the indices of all masks.
 
-  Raises InputError: a mask is behind the length.
+  It adds the text to `cut`. Raises InputError: a mask is behind the length.
   """
   ids, positions = encode(tokenizer, text)
   if positions and positions[-1] >= max_seq_length - 1:
@@ -38,6 +42,8 @@ def encode_within(
       f"the model reads {max_seq_length} (max_seq_length); raise it, or "
       "shorten the text"
     )
+  if cut:
+    cut.add(len(ids) > max_seq_length)
   if len(ids) > max_seq_length:
     ids = [*ids[: max_seq_length - 1], ids[-1]]
   return ids, positions

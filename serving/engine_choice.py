@@ -13,8 +13,8 @@ from absl import logging
 
 import configuration
 import named_weights
+import tokenization
 from answering import answers, export_options, models
-from checkpoints import model_settings
 from common import run_settings
 from engines import network_file, networks
 from exports import network_export
@@ -57,16 +57,16 @@ def network_on_engine(
   variables: Iterable[tf.Variable],
   settings: run_settings.Settings,
   config: configuration.BertConfig,
+  tokenizer: tokenization.FullTokenizer,
   **options: Any,
-) -> answers.Network | None:
-  """Returns a network with a script's weights, or None for TensorFlow.
+) -> answers.Network:
+  """Returns a network with a script's weights, for its --engine.
 
   Args:
     settings: the script's settings, including `engine` and `quantize`.
+    config: the configuration of the trained model.
     **options: export_options that the script has no flags for: head, labels...
   """
-  if settings.engine == "tensorflow":
-    return None
   names = (
     "engine quantize max_seq_length do_lower_case vocab_file never_split "
     "init_checkpoint"
@@ -74,7 +74,6 @@ def network_on_engine(
   settings = run_settings.Settings(
     {**export_options.DEFAULTS, **settings.pick(names), **options}
   )
-  tokenizer = model_settings.make_tokenizer(settings, config)
   model = models.KINDS[settings.head](config, settings, tokenizer)
   values = {named_weights.variable_name(v): v for v in variables}
   for variable in model.variables:

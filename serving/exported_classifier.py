@@ -1,10 +1,11 @@
 """Runs run_classifier.py --do_predict with an export. No TensorFlow."""
 
 from answering import answers as answering_answers
-from checkpoints import model_settings
+from checkpoints import model_files
 from classification import answers, data
 from common import console, errors, run_settings
 from exports import exported_network
+from text import cut_texts
 
 # Only these flags have an effect, because an export fixes all input settings.
 _FLAGS = frozenset(
@@ -26,9 +27,8 @@ def run(settings: run_settings.Settings) -> None:
   """
   export = exported_network.ExportedNetwork(settings.model_dir)
   _check(settings, export)
-  settings = model_settings.restore_trained(
-    model_settings.resolve(settings), ["text_column", "text_b_column"]
-  )
+  files = model_files.ModelFiles.of(settings)
+  settings = files.complete(settings, ["text_column", "text_b_column"])
   network = export.network(export.settings)
   logits, options = answering_answers.classifier(export.settings, network)
   if len(export.texts) == 2 and not settings.text_b_column:
@@ -43,11 +43,13 @@ def run(settings: run_settings.Settings) -> None:
     split="predict",
     has_labels=False,
   )
+  cut = cut_texts.CutTexts(options.max_seq_length)
   parts = answers.score_blocks(
-    logits, options, examples, settings.predict_batch_size
+    logits, options, examples, settings.predict_batch_size, cut=cut
   )
   answers.write_predictions(settings.output_dir, "", options, examples, parts)
   console.keep_in(settings.output_dir)
+  cut.log(settings.predict_file)
 
 
 def _check(

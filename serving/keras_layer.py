@@ -17,7 +17,7 @@ import tensorflow as tf
 
 import configuration
 import named_weights
-from checkpoints import model_folder, weight_files
+from checkpoints import model_files, weight_files
 from common import errors
 from variants import registry
 
@@ -60,11 +60,12 @@ class BertLayer(keras.layers.Layer):
     if (folder is None) == (config is None):
       raise errors.InputError("pass either folder= or config=")
     self._seed = seed
-    files = {} if folder is None else model_folder.find(os.fspath(folder))
-    source = files.get("init_checkpoint")
-    if config is None:
-      config = configuration.read(files["bert_config_file"])
-    self.config = configuration.BertConfig.from_dict(config)
+    source = None
+    if config is not None:
+      self.config = configuration.BertConfig.from_dict(config)
+    elif folder is not None:
+      files = model_files.ModelFiles(os.fspath(folder))
+      self.config, source = files.config, files.reader
     with weight_files.without_random_init(source):
       self.bert = registry.make_encoder(
         self.config, seed=seed, compute_dtype=self.compute_dtype

@@ -148,7 +148,7 @@ class TextModel:
     rows, is_single = _rows(texts)
     head = self._encoder()
     max_length = head.model.settings.max_seq_length
-    encode = text_batches.make_encoder(self.tokenizer, max_length)
+    encode = text_batches.make_encoder(self.tokenizer, max_length, head.cut)
     # A pooler that the checkpoint lacks has random weights.
     has_pooler = not any("/pooler/" in name for name in head.missing)
 
@@ -169,6 +169,7 @@ class TextModel:
         )
 
     sequences = [encode(*row) for row in rows]
+    head.cut.log()
     results = input_sequences.in_batches(sequences, compute, self._batch_size)
     return results[0] if is_single else results
 
@@ -377,6 +378,7 @@ class TextModel:
     head = self._head(head_name, options)
     _check_form(rows, head.texts)
     results = head.answer(rows, **answer_options) if rows else []
+    head.cut.log()
     return results[0] if is_single else results
 
 

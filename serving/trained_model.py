@@ -8,7 +8,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from answering import answers, export_settings, models
-from checkpoints import model_settings, trained_head
+from checkpoints import model_files
 from common import run_settings
 from serving import engine_choice
 
@@ -29,16 +29,17 @@ class TrainedModel:
     """
     self._threads = threads
     models.use_threads(threads)
-    settings, self.config = export_settings.find_model(settings)
+    settings, self._files = export_settings.find_model(settings)
+    self.config = self._files.config
     # A folder without weights must fail here, not at first use.
-    head = trained_head.of(settings)
+    head = self._files.head
     if "max_seq_length" in settings.given:
       self.config.check_sequence_length(settings.max_seq_length)
     # With masked_lm, this adds only the settings that all heads share.
     self.settings = export_settings.with_trained(
-      settings.replace(head="masked_lm"), self.config
+      settings.replace(head="masked_lm"), self._files
     ).replace(head=head)
-    self.tokenizer = model_settings.make_tokenizer(self.settings, self.config)
+    self.tokenizer = self._files.make_tokenizer(self.settings)
 
   def head(
     self, settings: run_settings.Settings, batch_size: int
@@ -47,12 +48,19 @@ class TrainedModel:
 
     Raises InputError: the folder lacks the head, or a setting is invalid.
     """
-    settings = export_settings.resolve(settings, self.config)
-    model = models.KINDS[settings.head](self.config, settings, self.tokenizer)
+    files = self._files
+    # An option of a method may name other weights.
+    if settings.init_checkpoint != files.checkpoint:
+      files = model_files.ModelFiles.of(settings)
+    settings = export_settings.resolve(settings, files)
+    model = models.make(settings, files, self.tokenizer)
     missing = model.load().missing
     network = engine_choice.network(model, self._threads)
-    answer = answers.make(settings, self.tokenizer, network, batch_size)
-    head = answers.Head(settings, model.text_inputs, answer, network)
+    cut = answers.counter_of(settings)
+    answer = answers.make(
+      settings, self.tokenizer, network, batch_size, cut=cut
+    )
+    head = answers.Head(settings, model.text_inputs, answer, network, cut)
     if settings.engine != "tensorflow":  # The engine has copied the weights.
       return head
     return head._replace(model=model, missing=missing)

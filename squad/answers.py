@@ -22,7 +22,7 @@ import numpy as np
 import tokenization
 from common import errors, file_io
 from squad import alignment, data, spans, windowing
-from text import input_sequences
+from text import cut_texts, input_sequences
 
 PREDICTIONS_FILE = "predictions.json"
 N_BEST_FILE = "nbest_predictions.json"
@@ -311,6 +311,7 @@ def answer_texts(
   options: AnswerOptions,
   *,
   batch_size: int,
+  cut: cut_texts.CutTexts | None = None,
 ) -> list[Answer]:
   """Returns the Answer to each (question, context) pair.
 
@@ -318,9 +319,10 @@ def answer_texts(
     network: function of input_ids, input_mask and segment_ids, int32 [B, T];
       returns a dict with start_logits and end_logits [B, T].
     batch_size: B for the longest windows; batches of short windows are larger.
+    cut: see windowing.make_windows.
   """
   questions = data.from_texts(pairs)
-  windows = list(windowing.make_windows(questions, tokenizer, lengths))
+  windows = list(windowing.make_windows(questions, tokenizer, lengths, cut=cut))
   sizes = [window.num_tokens for window in windows]
   shape = len(windows), max(sizes, default=1)
   logits = {n: np.full(shape, -np.inf, np.float32) for n in ("start", "end")}

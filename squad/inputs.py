@@ -12,7 +12,7 @@ import tokenization
 from common import errors, unknown_tokens
 from records import cached_records, tfrecord
 from squad import data, windowing
-from text import input_sequences
+from text import cut_texts, input_sequences
 
 # Increase this when the same data and flags give different records than before.
 _FORMAT = 2
@@ -74,8 +74,9 @@ def prepare(
   questions = list(file.questions)
   if training:
     random.Random(_SHUFFLING_SEED).shuffle(questions)
+  cut = cut_texts.CutTexts(lengths.max_query_length, "questions")
   generator = windowing.make_windows(
-    questions, tokenizer, lengths, training=training
+    questions, tokenizer, lengths, training=training, cut=cut
   )
   # Prediction needs all windows later. Training needs only the records, so if
   # they exist, the generator stays unused and tokenizes nothing.
@@ -122,6 +123,7 @@ def prepare(
     )
   logging.info("%s: %d windows in %s", file.path, count, records)
   unknown_tokens.log_share(file.path, facts["unknown"], facts["tokens"])
+  cut.log(file.path)
   return SquadInput(file, records, count, windows)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import tokenization
 from common import errors
 from squad import alignment, data
-from text import input_sequences
+from text import cut_texts, input_sequences
 from variants import tokenizer_file
 
 # As in the original: the first unique id.
@@ -247,10 +247,12 @@ def make_windows(
   lengths: Lengths,
   *,
   training: bool = False,
+  cut: cut_texts.CutTexts | None = None,
 ) -> Iterator[Window]:
   """Yields the windows of all questions, in the order of the questions.
 
-  A question about a passage without word pieces has no window.
+  A question about a passage without word pieces has no window. `cut` counts the
+  questions, and those longer than max_query_length.
   """
   passages = make_passages(questions, tokenizer)
   # As in the original: ids count windows in order, over all questions.
@@ -261,6 +263,8 @@ def make_windows(
     if training and not question.is_impossible and passage.tokens:
       answer = find_answer(question, passage, tokenizer)
     tokens = tokenizer.tokenize(question.question_text)
+    if cut:
+      cut.add(len(tokens) > lengths.max_query_length)
     tokens = tokens[: lengths.max_query_length]
     ids = np.array(tokenizer.convert_tokens_to_ids(tokens), np.int32)
     room = tokenizer.frame.room(lengths.max_seq_length) - len(tokens)

@@ -6,7 +6,7 @@ import numpy as np
 
 import tokenization
 from tagging import data, text_spans, windowing
-from text import input_sequences
+from text import cut_texts, input_sequences
 
 
 def tag_texts(
@@ -18,6 +18,7 @@ def tag_texts(
   max_seq_length: int,
   batch_size: int,
   at_punctuation: bool,
+  cut: cut_texts.CutTexts | None = None,
 ) -> list[dict]:
   """Returns a dict for each text, with its words, their tags and offsets.
 
@@ -29,6 +30,7 @@ def tag_texts(
     batch_size: windows in a batch; batches of short windows have more.
     at_punctuation: whether each punctuation mark and each Han character is a
       separate word. If false, only white space separates words.
+    cut: see windowing.make_windows.
 
   Returns:
     Dicts with the lists `words`, `tags`, `probabilities`, `starts` and `ends`
@@ -54,7 +56,7 @@ def tag_texts(
       }
     )
   windows = windowing.make_windows(
-    sentences, tokenizer, max_seq_length=max_seq_length
+    sentences, tokenizer, max_seq_length=max_seq_length, cut=cut
   )
   rows = input_sequences.in_batches(
     [(window.input_ids, [0] * len(window.input_ids)) for window in windows],

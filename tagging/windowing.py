@@ -9,6 +9,7 @@ from absl import logging
 import tokenization
 from common import errors
 from tagging import data
+from text import cut_texts
 
 
 class Window(NamedTuple):
@@ -34,6 +35,7 @@ def make_windows(
   *,
   document_context: bool = False,
   path: str = "",
+  cut: cut_texts.CutTexts | None = None,
 ) -> list[Window]:
   """Splits sentences into windows; each word gets its label from one window.
 
@@ -48,6 +50,7 @@ def make_windows(
     max_seq_length: longest window, in word pieces with [CLS] and [SEP].
     document_context: whether to fill windows with context.
     path: the file of the sentences, for warnings; "" disables warnings.
+    cut: counts the words, and those longer than a window.
   """
   room = max_seq_length - 2
   if room < 1:
@@ -61,7 +64,7 @@ def make_windows(
   # Process each document separately, because context must not cross documents.
   for _, group in itertools.groupby(numbered, lambda pair: pair[1].document):
     document = list(group)
-    words = _encoded(document, tokenizer, room, path)
+    words = _encoded(document, tokenizer, room, path, cut)
     for number, first, start, end in _targets(document, words, room):
       left, right = start, end
       if document_context:
@@ -82,7 +85,7 @@ def make_windows(
   return windows
 
 
-def _encoded(document, tokenizer, room, path):
+def _encoded(document, tokenizer, room, path, cut):
   """Returns the piece ids of each word in a document, at least one per word."""
   (unknown,) = tokenizer.convert_tokens_to_ids([tokenizer.unk_token])
   words = []
@@ -91,6 +94,8 @@ def _encoded(document, tokenizer, room, path):
     for word, line, pieces in zip(sentence.words, sentence.lines, encoded):
       # A word without pieces also needs a position, for its label.
       pieces = pieces or [unknown]
+      if cut:
+        cut.add(len(pieces) > room)
       # A server passes no path, because nobody would read its warnings.
       if path and len(pieces) > room:
         logging.warning(

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 import modeling
-from checkpoints import model_folder, model_settings, model_writer, weight_files
+import tiny_model
+from checkpoints import model_files, model_folder, model_writer, weight_files
 from common import errors, run_settings
 from tiny_model import tiny
 from training import run_folder
@@ -104,11 +105,11 @@ def test_the_configuration_of_the_weights_is_used(tmp_path, caplog, act, name):
     ("model.safetensors", {}),
   ):
     (tmp_path / file).write_text(json.dumps(values))
-  files = model_folder.find(str(tmp_path))
+  files = model_files.ModelFiles(str(tmp_path)).paths
   assert files["bert_config_file"] == str(tmp_path / name)
   assert ("its hidden_act differs" in caplog.text) == (name == "config.json")
   (tmp_path / "model.safetensors").rename(tmp_path / "bert_model.ckpt.index")
-  files = model_folder.find(str(tmp_path))
+  files = model_files.ModelFiles(str(tmp_path)).paths
   assert files["bert_config_file"] == str(tmp_path / "bert_config.json")
 
 
@@ -121,4 +122,4 @@ def test_the_length_fits_the_model(tmp_path, passed, positions, expected):
   path.write_text(json.dumps({"max_position_embeddings": positions}))
   values = {"max_seq_length": 128, "bert_config_file": str(path)}
   settings = run_settings.Settings(values, passed)
-  assert model_settings.resolve(settings).max_seq_length == expected
+  assert tiny_model.completed(settings).max_seq_length == expected

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tiny_model
-from checkpoints import converter, model_folder, weight_files
+from checkpoints import converter, model_files, weight_files
 from common import errors
 from exports import graph_tokenizer
 from script_runner import ROOT
@@ -26,7 +26,7 @@ def write_folder(folder, files):
   (folder / "vocab.txt").write_text("\n".join(GOLDEN["vocab"]) + "\n", "utf-8")
   for name, values in {"config.json": {"model_type": "bert"}, **files}.items():
     (folder / name).write_text(json.dumps(values))
-  return model_folder.find(str(folder))["vocab_file"]
+  return model_files.ModelFiles(str(folder)).paths["vocab_file"]
 
 
 def tokenizer_of(vocab_file):
@@ -60,7 +60,7 @@ def test_configured_rules_replace_those_of_a_file(name, tmp_path, caplog):
     files["tokenizer.json"]["normalizer"] = normalizer
     write_folder(tmp_path, files)
     (tmp_path / "vocab.txt").unlink()
-    vocab_file = model_folder.find(str(tmp_path))["vocab_file"]
+    vocab_file = model_files.ModelFiles(str(tmp_path)).paths["vocab_file"]
     tokenizer = vocabularies.make_tokenizer(vocab_file)
     assert [*map(tokenizer.encode, GOLDEN["texts"])] == CASES[name]["ids"]
   assert "tokenizer.json has no normalizer: tokenizer_con" in caplog.text
@@ -109,7 +109,7 @@ def test_conversions_keep_the_rules(name, to, tmp_path):
   assert source.vocab_file == vocab_file
   converter.convert(source, str(tmp_path / "out"), to)
   assert (
-    ids_of(model_folder.find(str(tmp_path / "out"))["vocab_file"])
+    ids_of(model_files.ModelFiles(str(tmp_path / "out")).paths["vocab_file"])
     == (CASES[name]["ids"])
   )
   if to == "huggingface":

@@ -326,7 +326,7 @@ def test_pairs_with_a_negative_text_become_three_sequences(tmp_path):
   options = sequences.InputOptions(
     "retrieval", (), tiny_model.write_vocabulary(tmp_path), max_seq_length=8
   )
-  arrays, num_rows = sequences.encode(examples, options)
+  arrays, num_rows, _ = sequences.encode(examples, options)
   assert num_rows.tolist() == [3] * 4
   assert arrays["input_mask"].sum(axis=1).tolist() == [4, 5, 3] * 4
   assert not arrays["segment_ids"].any()

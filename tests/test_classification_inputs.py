@@ -51,7 +51,7 @@ def batch_of(data):
 
 def rows_of(examples, input_options):
   """Returns the token ids of each row, and the number of rows per example."""
-  arrays, counts = sequences.encode(examples, input_options)
+  arrays, counts, _ = sequences.encode(examples, input_options)
   rows = [tokens_of(arrays, row) for row in range(sum(counts))]
   return rows, counts.tolist()
 
@@ -65,7 +65,7 @@ def test_sequences_of_one_text_and_of_two(vocab_file):
     # As in the original: a second text without tokens counts as missing.
     Example("5", "a", " "),
   ]
-  arrays, counts = sequences.encode(examples, options(vocab_file))
+  arrays, counts, _ = sequences.encode(examples, options(vocab_file))
   assert counts.tolist() == [1] * 5
   rows = [tokens_of(arrays, row) for row in range(5)]
   assert rows == [

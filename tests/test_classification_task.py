@@ -4,7 +4,7 @@ import pytest
 
 import modeling
 import tiny_model
-from checkpoints import sentence_folder
+from checkpoints import model_files, sentence_folder
 from classification import data, task
 from common import errors, run_settings
 from test_classification_data import SETTINGS
@@ -341,5 +341,6 @@ def test_the_pooling_of_a_run_overrides_the_folder_it_started_from(tmp_path):
   )
   for output_dir, pooling in ("run", "cls"), ("another", "mean"):
     trained = settings.replace(output_dir=str(tmp_path / output_dir))
-    restored = task.restore_input_settings(trained)
+    files = model_files.ModelFiles.of(trained)
+    restored = task.complete_settings(trained, files)
     assert (restored.pooling, restored.max_seq_length) == (pooling, 8)

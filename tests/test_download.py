@@ -14,7 +14,7 @@ import pytest
 
 import local_server
 import script_runner
-from checkpoints import model_folder, weight_files
+from checkpoints import model_files, weight_files
 from classification import glue
 from common import errors
 from reproduction import catalog, downloads
@@ -49,7 +49,7 @@ def test_a_model_is_downloaded_once(tmp_path):
     assert f"{MODEL}: downloaded. Flags for the scripts:" in finished.out
     folder = tmp_path / "d" / MODEL
     assert f"  --model_dir={folder}\n" in finished.out
-    paths = model_folder.find(str(folder))
+    paths = model_files.ModelFiles(str(folder)).paths
     assert paths["vocab_file"] == f"{folder}/vocab.txt"
     assert weight_files.find_prefix(paths["init_checkpoint"])
     num_requests = len(server.requests)

@@ -7,10 +7,10 @@ import shutil
 import pytest
 
 import script_runner
-from checkpoints import sentence_folder, trained_head
+from checkpoints import model_files, sentence_folder
 from common import errors
 from serving import text_models
-from test_checkpoints_trained_head import settings_of
+from test_checkpoints_model_files import settings_of
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "sentence_vectors"
 EXPECTED = json.loads((GOLDEN / "weights.json").read_text())
@@ -79,9 +79,9 @@ def test_options_override_the_folder(folder, caplog):
 
 def test_the_folder_decides_which_head_is_served(folder):
   settings = settings_of(folder, bert_config_file=str(folder / "config.json"))
-  assert trained_head.of(settings) == "sparse"
+  assert model_files.ModelFiles.of(settings).head == "sparse"
   (folder / "modules.json").unlink()
-  assert trained_head.of(settings) == "masked_lm"
+  assert model_files.ModelFiles.of(settings).head == "masked_lm"
   assert sentence_folder.read_sparse(str(folder)) == {}
 
 

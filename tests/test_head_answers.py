@@ -23,13 +23,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import modeling
 import script_runner
 import served
 import serving_models
 import tokenization
 from answering import export_settings, models
-from checkpoints import model_folder
+from checkpoints import model_files
 from exports import raw_text, saved_model
 from serving import text_models
 from serving_models import label_names
@@ -493,11 +492,10 @@ def test_an_export_answers_as_its_model(name, trained, tmp_path):
 def saved(folder, target, head, **flags):
   """Writes a SavedModel in this process; returns the loaded model."""
   settings = serving_models.export_settings_of({"head": head, **flags})
-  settings = settings.replace(**model_folder.find(str(folder)))
-  config = modeling.BertConfig.from_json_file(settings.bert_config_file)
-  settings = export_settings.resolve(settings, config)
+  files = model_files.ModelFiles(str(folder))
+  settings = export_settings.resolve(settings.replace(**files.paths), files)
   tokenizer = tokenization.FullTokenizer(settings.vocab_file)
-  model = models.KINDS[head](config, settings, tokenizer)
+  model = models.make(settings, files, tokenizer)
   model.load()
   saved_model.write(str(target / "1"), raw_text.RawText(model))
   return saved_model.load(str(target))

@@ -6,8 +6,9 @@ import random
 import pytest
 import tokenizers
 
+import tiny_model
 import tokenization
-from checkpoints import model_settings, tokenizer_files
+from checkpoints import tokenizer_files
 from common import errors, run_settings
 from exports import graph_tokenizer
 from script_runner import run
@@ -132,7 +133,7 @@ def test_never_split_is_refused_with_a_tokenizer_json():
 
 
 def resolved(path, given_flags=(), **flags):
-  return model_settings.with_text_settings(
+  return tiny_model.completed(
     run_settings.Settings(
       {
         "vocab_file": str(path / "vocab.txt"),

@@ -20,7 +20,7 @@ import heads
 import modeling
 import tiny_model
 import tokenization
-from checkpoints import model_folder, model_settings, weight_files, weight_names
+from checkpoints import model_files, weight_files, weight_names
 from common import errors, run_settings
 from variants import vocabularies
 
@@ -197,7 +197,7 @@ def test_a_folder_of_this_layout_is_loaded(tmp_path, name):
   layout = LAYOUTS[name]
   weights = random_weights(layout)
   write_folder(tmp_path, layout, weights)
-  settings = model_settings.resolve(settings_for(tmp_path, layout.flags))
+  settings = tiny_model.completed(settings_for(tmp_path, layout.flags))
   assert settings.do_lower_case is not layout.is_cased
   config = modeling.BertConfig.from_json_file(settings.bert_config_file)
   is_tf1 = bool(layout.checkpoint)
@@ -249,7 +249,7 @@ def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
   weights = random_weights(layout)
   write_folder(tmp_path, layout, weights)
   with pytest.raises(errors.InputError, match="BertJapaneseTokenizer .*mecab"):
-    model_settings.resolve(settings_for(tmp_path, {}))
+    tiny_model.completed(settings_for(tmp_path, {}))
   reader = weight_files.open_reader(str(tmp_path))
   assert set(reader.shapes) == set(weights)
   # The page's commands write a tokenizer.json for text split into words.
@@ -260,7 +260,7 @@ def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
   code = textwrap.dedent(code).replace("bert-base-japanese/", f"{tmp_path}/")
   exec(code.replace('"japanese', f'"{tmp_path}/japanese'))
   flags = {"vocab_file": f"{tmp_path}/japanese/tokenizer.json"}
-  settings = model_settings.resolve(settings_for(tmp_path, flags))
+  settings = tiny_model.completed(settings_for(tmp_path, flags))
   tokenizer = vocabularies.make_tokenizer(settings.vocab_file)
   assert tokenizer.tokenize("東京タワー に 行く 東京駅") == [
     "東京",
@@ -274,10 +274,10 @@ def test_japanese_vocabularies_need_another_tokenizer(tmp_path):
 def test_a_cased_vocabulary_without_the_flag_gives_a_warning(tmp_path, caplog):
   layout = LAYOUTS["BioBERT"]
   write_folder(tmp_path, layout, random_weights(layout))
-  model_settings.resolve(settings_for(tmp_path, {}))
+  tiny_model.completed(settings_for(tmp_path, {}))
   assert "pass --do_lower_case=false" in caplog.text
   caplog.clear()
-  model_settings.resolve(settings_for(tmp_path, layout.flags))
+  tiny_model.completed(settings_for(tmp_path, layout.flags))
   assert "do_lower_case" not in caplog.text
 
 
@@ -287,6 +287,6 @@ def test_config_json_next_to_huggingface_weights_has_their_gelu(tmp_path):
   assert modeling.BertConfig.from_json_file(path).hidden_act == "gelu"
   (tmp_path / "pytorch_model.bin").touch()
   assert modeling.BertConfig.from_json_file(path).hidden_act == "gelu_erf"
-  paths = model_folder.find(str(tmp_path))
+  paths = model_files.ModelFiles(str(tmp_path)).paths
   assert paths["bert_config_file"] == str(path)
   assert configuration.read(str(path))["hidden_act"] == "gelu_erf"

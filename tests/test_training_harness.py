@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import optimizers
 import script_flags
+from checkpoints import model_files
 from common import errors, run_settings
 from training import harness, run_setup, training_step
 
@@ -34,7 +35,7 @@ def make_spec(settings, num_train_steps=10):
     types.SimpleNamespace(
       variables=variables, trained_variables=lambda: variables
     ),
-    run_setup.model_config(settings),
+    run_setup.model_config(settings, model_files.ModelFiles.of(settings)),
     tf.distribute.get_strategy(),
     objective=None,
     output_dir=settings.output_dir,

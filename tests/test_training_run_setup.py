@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 
 import script_flags
+import tiny_model
 import two_replicas
-from checkpoints import model_settings
+from checkpoints import model_files
 from common import errors, run_settings
 from training import run_folder, run_setup
 
@@ -35,17 +36,22 @@ def test_defaults_are_those_of_the_script(parse):
   }
 
 
+def config_of(settings):
+  files = model_files.ModelFiles.of(settings)
+  return run_setup.model_config(settings, files)
+
+
 def test_config_is_read_and_checked(parse, tmp_path):
   settings = parse()
-  assert run_setup.model_config(settings).hidden_size == 16
+  assert config_of(settings).hidden_size == 16
   settings = parse(max_seq_length=17)
   with pytest.raises(errors.InputError, match="17 .*_embeddings 16"):
-    run_setup.model_config(settings)
+    config_of(settings)
   bad = tmp_path / "bad.json"
   bad.write_text("{}")
   settings = parse(bert_config_file=bad)
   with pytest.raises(errors.InputError, match="bad.json: .*vocab_size is None"):
-    run_setup.model_config(settings)
+    config_of(settings)
 
 
 def test_shapes_may_vary_only_without_xla(parse):
@@ -88,14 +94,13 @@ def test_the_folder_of_a_vocabulary_sets_its_case(parse, tmp_path, caplog):
   settings = parse(vocab_file=vocab)
   assert settings.do_lower_case
   with caplog.at_level(logging.INFO, logger="absl"):
-    settings = model_settings.resolve(settings)
+    settings = tiny_model.completed(settings)
   assert "tokenizer_config.json" in caplog.records[-1].getMessage()
   assert not settings.do_lower_case
-  config = run_setup.model_config(settings)
-  tokenizer = model_settings.make_tokenizer(settings, config)
+  tokenizer = model_files.ModelFiles.of(settings).make_tokenizer(settings)
   assert not tokenizer.basic_tokenizer.do_lower_case
   # A flag overrides the file, with a warning.
-  settings = model_settings.resolve(parse(vocab_file=vocab, do_lower_case=True))
+  settings = tiny_model.completed(parse(vocab_file=vocab, do_lower_case=True))
   assert settings.do_lower_case
   assert caplog.records[-1].levelno == logging.WARNING
   assert "--do_lower_case=True was given" in caplog.text
@@ -105,19 +110,19 @@ def test_a_model_folder_replaces_three_flags(parse, tmp_path):
   folder = tmp_path / "model"
   folder.mkdir()
   with pytest.raises(errors.InputError, match="has no bert_config.json or c"):
-    model_settings.resolve(parse(model_dir=folder))
+    tiny_model.completed(parse(model_dir=folder))
   (folder / "adapter_config.json").write_text("{}")
   with pytest.raises(
     errors.InputError, match="base model of this PEFT adapter"
   ):
-    model_settings.resolve(parse(model_dir=folder))
+    tiny_model.completed(parse(model_dir=folder))
   (folder / "config.json").write_text("{}")
   (folder / "vocab.txt").write_text("a\n")
   parsed = parse(model_dir=folder)
-  settings = model_settings.resolve(parsed)
+  settings = tiny_model.completed(parsed)
   assert settings.init_checkpoint == str(folder)
   assert settings.vocab_file == "vocab.txt"
-  settings = model_settings.resolve(
+  settings = tiny_model.completed(
     run_settings.Settings({**parsed._values, "vocab_file": None}, ["model_dir"])
   )
   assert settings.vocab_file == str(folder / "vocab.txt")
@@ -128,16 +133,18 @@ def test_a_run_folder_is_refused_as_a_model_folder(parse, tmp_path):
   (tmp_path / "run" / "final_model").mkdir(parents=True)
   (tmp_path / "run" / "final_model" / "bert_config.json").write_text("{}")
   with pytest.raises(errors.InputError, match="pass --model_dir=.*final_mo"):
-    model_settings.resolve(parse(model_dir=tmp_path / "run"))
+    tiny_model.completed(parse(model_dir=tmp_path / "run"))
   with pytest.raises(errors.InputError, match="no such folder"):
-    model_settings.resolve(parse(model_dir=tmp_path / "nowhere"))
+    tiny_model.completed(parse(model_dir=tmp_path / "nowhere"))
 
 
-def test_a_stored_value_that_a_flag_cannot_have_is_refused(parse):
+def test_a_stored_value_that_a_flag_cannot_have_is_refused(parse, tmp_path):
+  path = tmp_path / "c.json"
+  path.write_text('{"input_settings": {"seed": "x"}}')
   with pytest.raises(
     errors.InputError, match="c.json: --seed does not accept the value 'x'"
   ):
-    model_settings.restore_input_settings(parse(), {"seed": "x"}, "c.json")
+    tiny_model.completed(parse(bert_config_file=path), ["seed"])
 
 
 def test_the_settings_of_a_training_are_recorded(parse, tmp_path, caplog):
@@ -147,9 +154,7 @@ def test_the_settings_of_a_training_are_recorded(parse, tmp_path, caplog):
 
   def open_run(**values):
     settings = parse(do_train=True, train_file=data, **values)
-    return run_setup.open_run(
-      settings, "tests", run_setup.model_config(settings), strategy
-    )
+    return run_setup.open_run(settings, "tests", config_of(settings), strategy)
 
   open_run(init_checkpoint="model.ckpt")
   path = tmp_path / "out" / "run_fingerprint.json"
@@ -168,9 +173,6 @@ def test_the_settings_of_a_training_are_recorded(parse, tmp_path, caplog):
   folder = str(tmp_path / "other")
   settings = {"do_train": True, "output_dir": folder, **fixed}
   trained_with = run_setup.claim_folder(
-    run_settings.Settings(settings),
-    "tests",
-    run_setup.model_config(parse()),
-    strategy,
+    run_settings.Settings(settings), "tests", config_of(parse()), strategy
   )
   assert trained_with.fixed == fixed

@@ -12,8 +12,8 @@ import tensorflow as tf
 import heads
 import modeling
 import named_weights
+import tiny_model
 import transformers_goldens
-from checkpoints import model_settings
 from common import errors, json_files, run_settings
 from tiny_model import TINY, batch
 from training import layer_rates
@@ -125,19 +125,19 @@ def test_a_folder_without_a_vocabulary_is_refused_where_text_is_read(tmp_path):
   flags = {"model_dir": str(tmp_path)}
   settings = run_settings.Settings({**values, "do_lower_case": True}, flags)
   with pytest.raises(errors.InputError, match="lacks vocab.txt or tokeni"):
-    model_settings.resolve(settings)
+    tiny_model.completed(settings)
   # run_pretraining.py needs no vocabulary. A given --vocab_file is used.
-  resolved = model_settings.resolve(run_settings.Settings(values, flags))
+  resolved = tiny_model.completed(run_settings.Settings(values, flags))
   assert resolved.init_checkpoint == str(tmp_path)
   vocab_file = tmp_path / "own.txt"
   vocab_file.write_text("[PAD]\n")
   text_values = {**values, "vocab_file": str(vocab_file), "do_lower_case": True}
   flags = {**flags, "vocab_file": str(vocab_file)}
-  resolved = model_settings.resolve(run_settings.Settings(text_values, flags))
+  resolved = tiny_model.completed(run_settings.Settings(text_values, flags))
   assert resolved.vocab_file == str(vocab_file)
   (tmp_path / "spiece.model").touch()
   with pytest.raises(errors.InputError, match="or spiece.model .*AutoTokenize"):
-    model_settings.resolve(settings)
+    tiny_model.completed(settings)
 
 
 def test_ids_from_tokenizer_json_equal_transformers(tmp_path):

@@ -12,7 +12,7 @@ import configuration
 import modeling
 import tiny_model
 import transformers_goldens
-from checkpoints import converter, growth, model_folder, weight_files
+from checkpoints import converter, growth, model_files, weight_files
 from common import errors
 from script_runner import ROOT
 from variants import registry
@@ -125,10 +125,10 @@ def test_a_masked_lm_has_no_pooler(tmp_path):
 def test_other_vocabulary_files_are_not_read(tmp_path):
   shutil.copy(GOLDEN / "RobertaModel" / "config.json", tmp_path)
   (tmp_path / "vocab.txt").write_text("the 7\n")
-  assert "vocab_file" not in model_folder.find(str(tmp_path))
+  assert "vocab_file" not in model_files.ModelFiles(str(tmp_path)).paths
   path = tmp_path / "tokenizer.json"
   shutil.copy(TOKENIZERS / "bpe" / "tokenizer.json", path)
-  assert model_folder.find(str(tmp_path))["vocab_file"] == str(path)
+  assert model_files.ModelFiles(str(tmp_path)).paths["vocab_file"] == str(path)
 
 
 def test_new_positions_repeat_all_positions_but_the_first(tmp_path):

@@ -10,7 +10,7 @@ import modeling
 import resumed_runs
 import script_runner
 import tiny_model
-from checkpoints import model_folder
+from checkpoints import model_files
 from script_runner import logged, results_in
 from variants import vocabularies
 
@@ -71,7 +71,7 @@ def test_fill_mask_with_a_huggingface_folder(model):
   printed_text, line = done.out.splitlines()
   assert printed_text == text
   words = line.removeprefix("  [MASK] 1: ").split()[::2]
-  vocab_file = model_folder.find(str(model))["vocab_file"]
+  vocab_file = model_files.ModelFiles(str(model)).paths["vocab_file"]
   assert len(words) == 3
   assert set(words) <= vocabularies.load_vocab(vocab_file).keys()
 

@@ -8,8 +8,9 @@ import shutil
 import numpy as np
 import pytest
 
+import tiny_model
 import tokenization
-from checkpoints import converter, growth, model_settings, tokenizer_files
+from checkpoints import converter, growth, tokenizer_files
 from common import errors, run_settings
 from exports import graph_tokenizer
 from pretraining import answers as pretraining_answers
@@ -211,10 +212,10 @@ def settings_with(**flags):
 
 
 def test_features_that_tokenizer_json_lacks(tmp_path):
-  known = model_settings.with_text_settings(settings_with())
+  known = tiny_model.completed(settings_with())
   assert known.do_lower_case is False
   with pytest.raises(errors.InputError, match="leave out --do_lower_case"):
-    model_settings.with_text_settings(settings_with(do_lower_case=False))
+    tiny_model.completed(settings_with(do_lower_case=False))
   with pytest.raises(errors.InputError, match="leave the flag out"):
     vocabularies.make_tokenizer(path_of("bpe"), never_split=["a"])
   tokenizer = vocabularies.make_tokenizer(path_of("bpe"))

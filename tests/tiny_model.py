@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import heads
 import modeling
-from checkpoints import huggingface
+from checkpoints import huggingface, model_files
 from variants import registry
 
 TINY = dict(
@@ -155,3 +155,9 @@ class Pretraining:
       "next_sentence_loss": next_sentence_loss,
       "total_loss": masked_lm_loss + next_sentence_loss,
     }
+
+
+def completed(settings, stored=(), **options):
+  """Returns settings with what the files of their model say."""
+  files = model_files.ModelFiles.of(settings)
+  return files.complete(settings, stored, **options)

@@ -7,9 +7,10 @@ tokens.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 import tokenization
 
@@ -38,7 +39,11 @@ class Spans(NamedTuple):
   length_b: np.ndarray
 
 
-def truncated_lengths(lengths_a, lengths_b, room: int) -> tuple:
+def truncated_lengths(
+  lengths_a: int | np.ndarray,
+  lengths_b: int | np.ndarray,
+  room: int | np.ndarray,
+) -> tuple[Any, Any]:
   """Returns the lengths to which two texts of a sequence are truncated.
 
   Until both fit, the longer text (the second if both are equally long) loses
@@ -123,7 +128,13 @@ def fill_batch(
   }
 
 
-def _copy(ids, starts, lengths, target, columns):
+def _copy(
+  ids: np.ndarray,
+  starts: np.ndarray,
+  lengths: np.ndarray,
+  target: np.ndarray,
+  columns: npt.ArrayLike,
+) -> None:
   """Copies ids[start : start + length] to target[row, column :], for all rows.
 
   Instead of a loop over rows, it computes the source and target positions of

@@ -9,6 +9,7 @@ import os
 
 from absl import logging
 
+from checkpoints import model_options
 from common import command, errors, file_io, flag_values, flags
 from training import repeated_runs
 
@@ -17,55 +18,31 @@ _DEFAULT_FOLDER = "bert_output"
 
 def _check_model_files() -> None:
   # Imported here, because --help does not need it.
-  from checkpoints import model_folder
+  from checkpoints import model_files, model_folder
 
   folder = flags.FLAGS.model_dir
   if folder and not file_io.is_remote(folder):
-    model_folder.find(folder)
+    model_files.ModelFiles(folder)
   for name in ("init_checkpoint", "input"):
     path = name in flags.FLAGS and (flags.FLAGS[name].value or folder)
     if path and not file_io.is_remote(path):
       model_folder.weights_file(path)
 
 
-def define_model_flags(
-  *, max_seq_length: int = 128, required: bool = True
-) -> None:
-  """Defines the flags for the model and its initial weights."""
-  flags.DEFINE_string(
-    "bert_config_file",
-    None,
-    "Model configuration: bert_config.json, or Hugging Face's config.json.",
-  )
-  define_model_dir_flag(
-    "--bert_config_file, --vocab_file and --init_checkpoint"
-  )
+def define_model_flags(*, head: str = "", required: bool = True) -> None:
+  """Defines the flags for the model and its initial weights.
+
+  `head` is the head of a script that has one; see flag_values.default_length.
+  """
+  flags.define_options(model_options.of_model(head))
+  command.check_early(_check_model_files)
   if required:
     require_or_model_dir("bert_config_file")
-  flags.DEFINE_string(
-    "init_checkpoint",
-    None,
-    "Initial weights: a checkpoint of TensorFlow 1 or this project (prefix, "
-    ".index file or folder), a Hugging Face folder, .safetensors or .bin file, "
-    "or a Model Garden checkpoint.",
-  )
-  flags.DEFINE_integer(
-    "max_seq_length",
-    max_seq_length,
-    "Maximum sequence length in word pieces, including [CLS] and [SEP]. The "
-    "default is capped at the model's number of positions. TFRecords must be "
-    "read with the length that they were written with.",
-    lower_bound=1,
-  )
 
 
-def define_model_dir_flag(replaced) -> None:
+def define_model_dir_flag(replaced: str) -> None:
   """Defines --model_dir; `replaced` names the flags that it sets."""
-  flags.DEFINE_string(
-    "model_dir",
-    None,
-    f"Folder with a model: sets {replaced}, unless they are given.",
-  )
+  flags.define_options([model_options.of_folder(replaced)])
   command.check_early(_check_model_files)
 
 
@@ -122,25 +99,9 @@ def require_or_model_dir(name: str) -> None:
 
 def define_tokenizer_flags(*, required: bool = True) -> None:
   """Defines the flags of the tokenizer."""
-  flags.DEFINE_string(
-    "vocab_file", None, "Vocabulary: one token per line, or a tokenizer.json."
-  )
+  flags.define_options(model_options.TOKENIZER)
   if required:
     require_or_model_dir("vocab_file")
-  flags.DEFINE_bool(
-    "do_lower_case",
-    True,
-    "Whether to lower-case the text and strip accents: true for uncased "
-    "models, false for cased models. A tokenizer_config.json (or else a "
-    "tokenizer.json) next to --vocab_file sets the default.",
-  )
-  flags.DEFINE_list(
-    "never_split",
-    [],
-    "Tokens of the vocabulary, such as c++, that stay whole where white space "
-    "surrounds them. With lower-casing, c++ also matches C++ in the text. A "
-    "tokenizer_config.json next to --vocab_file sets the default.",
-  )
 
 
 def define_output_flags(*, required: bool = True) -> None:
@@ -438,11 +399,9 @@ def define_device_flags() -> None:
   )
 
 
-def define_fine_tuning_flags(
-  *, max_seq_length: int = 128, required: bool = True
-) -> None:
+def define_fine_tuning_flags(*, head: str = "", required: bool = True) -> None:
   """Defines the flags of fine-tuning; `required`: model flags are required."""
-  define_model_flags(max_seq_length=max_seq_length, required=required)
+  define_model_flags(head=head, required=required)
   define_tokenizer_flags(required=required)
   define_output_flags(required=False)
   define_training_flags()

@@ -3,23 +3,27 @@
 import tensorflow as tf
 
 import configuration
-from checkpoints import trained_head
+from checkpoints import model_files
 from common import console, errors, file_io, run_settings
 from records import pipeline, tfrecord
 from training import distribution, run_folder
 from variants import registry
 
 
-def model_config(settings: run_settings.Settings, head: str | None = None):
-  """Returns the BertConfig of --bert_config_file.
+def model_config(
+  settings: run_settings.Settings,
+  files: model_files.ModelFiles,
+  head: str | None = None,
+) -> configuration.BertConfig:
+  """Returns the configuration of the command's model.
 
   Raises InputError: the configuration is invalid, --max_seq_length exceeds its
   positions, the model exceeds this machine's memory, or the run does not train
   and its weights lack the head `head`.
   """
   if head and not settings.do_train:
-    trained_head.require(head, settings)
-  config = configuration.BertConfig.from_json_file(settings.bert_config_file)
+    files.require(head)
+  config = files.config
   config.check_sequence_length(settings.max_seq_length)
   config.check_memory(registry.shapes)
   return config

@@ -5,6 +5,8 @@ key, the model is BERT. Modules that support all variants create encoders, and
 get the shapes of their variables, through this module.
 """
 
+from typing import Any
+
 import configuration
 import modeling
 from common import errors
@@ -48,7 +50,7 @@ def encoder_class(config: configuration.BertConfig) -> type[modeling.BertModel]:
 
 
 def make_encoder(
-  config: configuration.BertConfig, **options
+  config: configuration.BertConfig, **options: Any
 ) -> modeling.BertModel:
   """Returns a configuration's encoder; for options see modeling.BertModel."""
   return encoder_class(config)(config, **options)

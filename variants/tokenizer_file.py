@@ -11,13 +11,17 @@ import itertools
 import json
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import tokenization
 from common import errors
 from variants import vocabulary_files
+
+if TYPE_CHECKING:
+  import tokenizers
 
 _UNKNOWN = ("<unk>", "[UNK]")
 # Special tokens with a role, and CamemBERT's unused ones ("<s>NOTUSED").
@@ -166,7 +170,7 @@ class FileTokenizer(tokenization.FullTokenizer):
     )
 
 
-def _is_same_word(word: int | None, previous) -> bool:
+def _is_same_word(word: int | None, previous: int | None) -> bool:
   return word is not None and word == previous
 
 
@@ -176,12 +180,12 @@ def _valid(text: str | bytes) -> str:
   return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _first_of(tokens: Sequence[str], vocab: dict[str, int]):
+def _first_of(tokens: Sequence[str], vocab: Container[str]) -> str:
   """Returns the first token that a vocabulary contains, or else tokens[0]."""
   return next((token for token in tokens if token in vocab), tokens[0])
 
 
-def _open(vocab_file: str, values: dict):
+def _open(vocab_file: str, values: dict[str, Any]) -> "tokenizers.Tokenizer":
   """Returns the library's tokenizer for the entries of a tokenizer.json."""
   # Imported here because BERT's tokenizer does not need this package.
   import tokenizers
@@ -210,7 +214,9 @@ def _open(vocab_file: str, values: dict):
   return tokenizer
 
 
-def _specials(vocab_file: str, tokenizer):
+def _specials(
+  vocab_file: str, tokenizer: "tokenizers.Tokenizer"
+) -> tokenization.Specials:
   """Returns the special tokens that the file's rules put around two texts."""
   pair = tokenizer.encode("a", "b")
   # <s> a </s></s> b </s> has runs of 1, 2 and 1 special tokens.

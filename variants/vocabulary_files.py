@@ -12,7 +12,7 @@ a model folder. No TensorFlow, which data preparation does not need.
 import functools
 import os
 import re
-from typing import Any, TypeGuard
+from typing import Any, NoReturn, TypeGuard
 
 from absl import logging
 
@@ -159,6 +159,13 @@ class VocabularyFiles:
     return self._rule("do_lower_case") if self.is_list else None
 
   @property
+  def lowers_text(self) -> bool:
+    """Whether text is certainly lower-cased if no flag says otherwise."""
+    known = self._rule("do_lower_case")
+    # transformers' and this project's default for a list is to lower-case.
+    return self.is_list if known is None else known
+
+  @property
   def never_split(self) -> tuple[str, ...]:
     """Words that stay whole."""
     return tuple(self._setting("never_split", list[str], ()))
@@ -167,6 +174,8 @@ class VocabularyFiles:
   def max_length(self) -> int | None:
     """The longest input of the tokenizer in tokens; None: no limit is known."""
     length = self._setting("model_max_length", int | float)
+    if length is None:  # The name in old files.
+      length = self._setting("max_len", int | float)
     # For a tokenizer without a limit, transformers writes 1e30.
     return int(length) if length and length < _NO_LIMIT else None
 
@@ -376,8 +385,7 @@ def of_folder(
   warning, if the two files' tokens differ. `variant` is the variant of the
   model. Raises InputError: a file is damaged.
   """
-  if isinstance(folder, str):
-    folder = json_files.Folder(folder)
+  folder = json_files.Folder.at(folder)
   known = (TOKENIZER_FILE,) if variant in _WITH_TOKENIZER_FILE else NAMES
   name = next((name for name in known if name in folder.names), None)
   if not name:
@@ -390,7 +398,7 @@ def of_folder(
   return files
 
 
-def refuse_missing(folder: str) -> None:
+def refuse_missing(folder: str) -> NoReturn:
   """Raises InputError: the folder has no supported vocabulary."""
   raise errors.InputError(
     f"{folder} lacks {' or '.join(NAMES)}; pass --vocab_file "

@@ -18,7 +18,7 @@ import tensorflow as tf
 import configuration
 import heads
 import modeling
-from checkpoints import model_folder, weight_files
+from checkpoints import model_files, weight_files
 from common import errors
 from pretraining import objectives
 from pretraining.objectives import masked_lm
@@ -72,12 +72,11 @@ def _open_teacher(folder: str | None) -> tuple[configuration.BertConfig, str]:
       "model to learn from"
     )
   try:
-    paths = model_folder.find(folder)
+    files = model_files.ModelFiles(folder)
   except errors.InputError as error:
     reason = str(error).replace("--model_dir", "--teacher_checkpoint")
     raise errors.InputError(reason) from error
-  config = configuration.BertConfig.from_json_file(paths["bert_config_file"])
-  return config, paths["init_checkpoint"]
+  return files.config, files.checkpoint
 
 
 def check(

@@ -3,7 +3,7 @@
 import pytest
 
 import tiny_model
-from checkpoints import model_folder, model_settings
+from checkpoints import model_folder
 from common import file_io, run_settings
 from squad import job
 
@@ -30,7 +30,7 @@ DEFAULTS = {
 
 def restored(path, passed=(), **changes):
   """Returns the settings restored from a model's configuration file."""
-  settings = model_settings.restore_trained(
+  settings = tiny_model.completed(
     run_settings.Settings(
       {**DEFAULTS, "bert_config_file": str(path), **changes}, passed
     ),
@@ -60,5 +60,7 @@ def test_stored_settings_are_used_but_a_passed_flag_has_priority(path, caplog):
 def test_the_model_of_the_output_folder_has_priority(path, tmp_path):
   plain = tmp_path / "plain.json"
   plain.write_text(tiny_model.tiny().to_json_string())
-  assert restored(plain) == {name: DEFAULTS[name] for name in TRAINED}
+  # The default length is capped at the model's positions.
+  defaults = {name: DEFAULTS[name] for name in TRAINED}
+  assert restored(plain) == {**defaults, "max_seq_length": 12}
   assert restored(plain, output_dir=str(tmp_path)) == TRAINED

@@ -8,7 +8,7 @@ import modeling
 import script_runner
 import serving_models
 import tiny_model
-from checkpoints import trained_head
+from checkpoints import model_files
 from common import errors, flag_values, run_settings
 from script_runner import ROOT
 from serving import text_models
@@ -75,15 +75,15 @@ def settings_of(folder, **changes):
 @pytest.mark.parametrize("head", flag_values.SERVING_HEADS)
 def test_a_head_is_used_only_for_its_task(folders, trained, head):
   settings = settings_of(folders[trained])
-  assert trained_head.of(settings) == trained
+  assert model_files.ModelFiles.of(settings).head == trained
   if head in (trained, "embedding") or (trained, head) == (
     "masked_lm",
     "sparse",
   ):
-    trained_head.require(head, settings)
+    model_files.ModelFiles.of(settings).require(head)
     return
   with pytest.raises(errors.InputError, match=MESSAGES[trained]):
-    trained_head.require(head, settings)
+    model_files.ModelFiles.of(settings).require(head)
 
 
 PREDICTION_FLAGS = {
@@ -119,9 +119,9 @@ def test_scripts_say_what_the_model_does(folders, script, trained, flags):
 def test_the_head_of_the_runs_own_checkpoint_is_not_checked(folders, tmp_path):
   settings = settings_of(folders["span"], output_dir=str(tmp_path))
   with pytest.raises(errors.InputError):
-    trained_head.require("tagging", settings)
+    model_files.ModelFiles.of(settings).require("tagging")
   (tmp_path / "model.ckpt-7.index").write_text("")
-  trained_head.require("tagging", settings)
+  model_files.ModelFiles.of(settings).require("tagging")
 
 
 def test_a_head_of_unknown_task_may_classify_or_tag(folders, tmp_path):
@@ -132,8 +132,8 @@ def test_a_head_of_unknown_task_may_classify_or_tag(folders, tmp_path):
     del values[name]
   (tmp_path / "c.json").write_text(json.dumps(values))
   settings = settings_of(folder, bert_config_file=str(tmp_path / "c.json"))
-  trained_head.require("tagging", settings)
-  trained_head.require("classification", settings)
+  model_files.ModelFiles.of(settings).require("tagging")
+  model_files.ModelFiles.of(settings).require("classification")
 
 
 def test_a_task_with_other_classes_is_refused(folders, tmp_path):
