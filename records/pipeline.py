@@ -18,7 +18,7 @@ from absl import logging
 
 import unpadding
 from common import errors, file_io
-from records import tfrecord
+from records import interleaving, tfrecord
 from text import input_sequences
 
 DEFAULT_SHUFFLE_WINDOW = 1 << 16  # records held in memory while shuffling
@@ -66,15 +66,16 @@ def check_records(
 ) -> int:
   """Checks the features of records, and returns the number of records.
 
-  It reads the length of every record, but parses only the first record of each
-  file. Raises InputError: a file is missing, empty or damaged, or its first
-  record lacks a feature or has a feature of a different length.
+  It parses only the first record of each file. The number of records is in the
+  manifest of shards, or is counted by their lengths. Raises InputError: a file
+  is missing, empty or damaged, or its first record lacks a feature or has a
+  feature of a different length.
   """
   total = 0
   for path in files:
     record = first_record(path)
     # Unlike TensorFlow, this also detects a file that ends within a header.
-    total += tfrecord.count_records(path)
+    total += tfrecord.num_records(path)
     # A record may have more features than the script reads.
     for name, feature in features.items():
       expected = feature.shape[0] if feature.shape else 1
@@ -160,6 +161,11 @@ def _open(path_and_compression) -> tf.data.Dataset:
   return tf.data.TFRecordDataset(*tf.unstack(path_and_compression))
 
 
+@tf.autograph.experimental.do_not_convert
+def _open_after(path_and_compression: tf.Tensor, records_read: tf.Tensor):
+  return _open(path_and_compression).skip(records_read)
+
+
 def shuffled_records(
   files: list[str],
   *,
@@ -179,23 +185,19 @@ def shuffled_records(
     window: the number of records that are held in memory and shuffled together.
   """
   # The order of records must not depend on the order in which files are listed.
-  files = _openable(sorted(files))
-  first_epoch, offset = divmod(first_record, num_records)
+  files = sorted(files)
+  openable = _openable(files)
+  first_epoch, skipped = divmod(first_record, num_records)
+  # Skip whole windows before shuffling, and single records after it, because
+  # the order within a window must not depend on where the run resumes.
+  # Resuming at record 250 with windows of 100 skips two windows, shuffles
+  # the third, and drops its first 50 records.
+  whole = skipped // window
 
   @tf.autograph.experimental.do_not_convert
-  def one_epoch(epoch) -> tf.data.Dataset:
-    # Skip records only in the epoch in which the run resumes.
-    skipped = tf.where(
-      tf.equal(epoch, first_epoch), tf.constant(offset, tf.int64), 0
-    )
-    # Skip whole windows before shuffling, and single records after it, because
-    # the order within a window must not depend on where the run resumes.
-    # Resuming at record 250 with windows of 100 skips two windows, shuffles
-    # the third, and drops its first 50 records.
-    whole = skipped // window
-    records = _epoch_in_file_order(files, seed, epoch)
-    windows = records.skip(whole * window).batch(window)
-
+  def shuffled(
+    records: tf.data.Dataset, epoch: tf.Tensor, first_window
+  ) -> tf.data.Dataset:
     @tf.autograph.experimental.do_not_convert
     def shuffle(index: tf.Tensor, strings: tf.Tensor):
       # The order depends on the seed, the epoch and the window's index.
@@ -204,12 +206,21 @@ def shuffled_records(
       )
       return tf.random.experimental.stateless_shuffle(strings, seed=salt)
 
-    shuffled = windows.enumerate(start=whole).map(shuffle).unbatch()
-    return shuffled.skip(skipped - whole * window)
+    windows = records.batch(window).enumerate(start=first_window)
+    return windows.map(shuffle).unbatch()
+
+  @tf.autograph.experimental.do_not_convert
+  def whole_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
+    return shuffled(_epoch_in_file_order(openable, seed, epoch), epoch, 0)
 
   # Shuffling before repeating puts every record into every epoch exactly once.
   epochs = tf.data.Dataset.range(first_epoch, tf.int64.max)
-  return epochs.flat_map(one_epoch)
+  if not skipped:
+    return epochs.flat_map(whole_epoch)
+  rest = _rest_of_epoch(files, seed, first_epoch, whole * window)
+  epoch = tf.constant(first_epoch, tf.int64)
+  resumed = shuffled(rest, epoch, whole).skip(skipped - whole * window)
+  return resumed.concatenate(epochs.skip(1).flat_map(whole_epoch))
 
 
 def bucketed_records(
@@ -251,20 +262,44 @@ def bucketed_records(
   return stretches.enumerate(first).map(arrange).unbatch().skip(offset)
 
 
-def _epoch_in_file_order(files: list[str], seed: int, epoch):
+def _in_random_order(files: tf.Tensor, seed: int, epoch) -> tf.Tensor:
+  """Returns the rows of `files` in the order of an epoch."""
+  return tf.random.experimental.stateless_shuffle(
+    files, seed=tf.stack([tf.cast(seed, tf.int64), epoch])
+  )
+
+
+_INTERLEAVING = dict(
+  cycle_length=_FILES_READ_TOGETHER, num_parallel_calls=4, deterministic=True
+)
+
+
+def _epoch_in_file_order(files: tf.Tensor, seed: int, epoch):
   """Returns the records of an epoch, interleaved from files in random order.
 
   `files` is the result of `_openable`.
   """
-  order = tf.random.experimental.stateless_shuffle(
-    files, seed=tf.stack([tf.cast(seed, tf.int64), epoch])
-  )
-  return tf.data.Dataset.from_tensor_slices(order).interleave(
-    _open,
-    cycle_length=_FILES_READ_TOGETHER,
-    num_parallel_calls=4,
-    deterministic=True,
-  )
+  order = _in_random_order(files, seed, epoch)
+  paths = tf.data.Dataset.from_tensor_slices(order)
+  return paths.interleave(_open, **_INTERLEAVING)
+
+
+def _rest_of_epoch(
+  files: list[str], seed: int, epoch: int, skipped: int
+) -> tf.data.Dataset:
+  """Returns `_epoch_in_file_order` without its first records.
+
+  Files that were read are not opened again; of the at most
+  _FILES_READ_TOGETHER files that were read in part, the start is read.
+  """
+  numbers = tf.range(len(files))
+  order = _in_random_order(numbers, seed, tf.constant(epoch, tf.int64)).numpy()
+  counts = [tfrecord.num_records(files[number]) for number in order]
+  rest = interleaving.after(counts, skipped, _FILES_READ_TOGETHER)
+  rows = tf.gather(_openable(files), [order[opened.file] for opened in rest])
+  records_read = tf.constant([opened.records_read for opened in rest], tf.int64)
+  places = tf.data.Dataset.from_tensor_slices((rows, records_read))
+  return places.interleave(_open_after, **_INTERLEAVING)
 
 
 def check_shares(batch_size: int, replicas: int, name: str) -> None:

@@ -294,6 +294,34 @@ def is_gzip(path: str) -> bool:
     return stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
 
+def num_records(path: str) -> int:
+  """Returns the number of records in a file: its manifest's, or counted.
+
+  A manifest counts if the file has the size that it states. Raises InputError:
+  as `count_records`.
+  """
+  size = file_io.size(path)
+  name = os.path.basename(path)
+  prefix = re.sub(r"-\d{5}-of-\d{5}(?=(\.gz)?$)", "", path)
+  entries = _shards_by_name(manifest_name(prefix)) if prefix != path else {}
+  entry = entries.get(name, {})
+  if isinstance(entry, dict) and entry.get("bytes") == size:
+    count = entry.get("records")
+    if isinstance(count, int):
+      return count
+  return count_records(path)
+
+
+@functools.lru_cache(maxsize=16)
+def _shards_by_name(manifest: str) -> dict:
+  """Returns the entries of a manifest, {} if it is missing or damaged."""
+  try:
+    entries = json_files.read(manifest).get("shards")
+  except errors.InputError:
+    return {}
+  return entries if isinstance(entries, dict) else {}
+
+
 def count_records(path: str) -> int:
   """Returns the number of records in a TFRecord file, skipping their data.
 
