@@ -5,6 +5,8 @@ the graph truncates long ones. For letters see `models`; (N) is a length that
 differs between rows.
 """
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from answering import models
@@ -171,6 +173,35 @@ def pair_inputs(
     "input_mask": tf.ones_like(ids).to_tensor(),
     "segment_ids": segments.to_tensor(),
   }
+
+
+def of_any_batch(function: Callable[..., dict]) -> Callable[..., dict]:
+  """Returns a function that also takes tensors without rows.
+
+  The network's reshapes need a row: an empty batch gets one, whose outputs are
+  removed.
+  """
+
+  def compute(**inputs: tf.Tensor) -> dict:
+    counts = [tf.shape(values)[0] for values in inputs.values()]
+    checks = [
+      tf.debugging.Assert(
+        tf.reduce_all(tf.stack(counts) == counts[0]),
+        [f"{', '.join(inputs)} have different numbers of rows"],
+      )
+    ]
+    with tf.control_dependencies(checks):
+      filled = {name: _with_a_row(values) for name, values in inputs.items()}
+    outputs = function(**filled)
+    return {name: values[: counts[0]] for name, values in outputs.items()}
+
+  return compute
+
+
+def _with_a_row(values: tf.Tensor) -> tf.Tensor:
+  """Returns [B, ...], or a row of one "" or 0 if B is 0."""
+  filler = tf.zeros([1] * len(values.shape), values.dtype)
+  return tf.cond(tf.shape(values)[0] > 0, lambda: values, lambda: filler)
 
 
 def checked(model: models.ServedModel, **inputs: tf.Tensor) -> dict:

@@ -113,9 +113,12 @@ def _signatures(raw: raw_text.RawText) -> dict[str, Callable]:
   def ids(**inputs: tf.Tensor) -> dict:
     return model.named(model.from_ids(**raw_text.checked(model, **inputs)))
 
+  texts = raw_text.of_any_batch(text)
   return {
-    "serving_default": models.compiled(text, models.TEXTS, model.text_inputs),
-    "ids": models.compiled(ids, models.IDS, model.id_inputs),
+    "serving_default": models.compiled(texts, models.TEXTS, model.text_inputs),
+    "ids": models.compiled(
+      raw_text.of_any_batch(ids), models.IDS, model.id_inputs
+    ),
   }
 
 

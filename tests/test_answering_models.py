@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tokenization
+from answering import models
 from common import errors
 from exports import raw_text
 from serving_models import (
@@ -194,3 +195,13 @@ def test_no_more_fillings_than_tokens():
     segment_ids=tf.constant([[0, 0, 0]]),
   )
   assert outputs["fillings"].shape == (1, 1, len(full.vocab))
+
+
+def test_threads_that_are_started_cannot_change():
+  tf.linalg.matmul([[1.0]], [[1.0]])
+  models.use_threads(0)
+  used = tf.config.threading.get_intra_op_parallelism_threads()
+  if used:
+    models.use_threads(used)
+  with pytest.raises(errors.InputError, match=f"num_threads={used + 3}"):
+    models.use_threads(used + 3)

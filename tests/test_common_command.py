@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -269,3 +270,42 @@ def test_tensorflow_is_quiet_unless_asked(arguments, level, monkeypatch):
   )
   process = run(sys.executable, "-c", code, *arguments)
   assert process.stdout.strip() == level, process.stderr
+
+
+def test_ctrl_c_ends_the_block_even_if_an_import_ignores_it():
+  code = """
+import os, signal
+from common import command
+with command.ending_at_once():
+  try:
+    os.kill(os.getpid(), signal.SIGINT)
+    print("not interrupted")
+  except KeyboardInterrupt:
+    print("ignored")
+print("went on")
+"""
+  run = subprocess.run(
+    [sys.executable, "-c", code],
+    cwd=test_layout.ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert run.returncode == 130 and run.stdout == ""
+  assert run.stderr.endswith("interrupted\n")
+
+
+@pytest.mark.parametrize(
+  "before, restored",
+  [
+    (signal.default_int_handler, [signal.default_int_handler]),
+    # A shell makes a background process ignore Ctrl-C, which stays so.
+    (signal.SIG_IGN, []),
+  ],
+)
+def test_ctrl_c_is_as_before_after_the_block(before, restored, monkeypatch):
+  handlers = []
+  monkeypatch.setattr(signal, "getsignal", lambda _: before)
+  monkeypatch.setattr(signal, "signal", lambda _, h: handlers.append(h))
+  with command.ending_at_once():
+    pass
+  assert handlers[1:] == restored

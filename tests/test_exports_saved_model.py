@@ -206,6 +206,27 @@ def test_ids_that_do_not_fit_are_refused(name, values, sentence, pair_model):
     raw_text.checked(pair_model.model, **inputs)
 
 
+def test_a_batch_without_texts_has_answers_without_rows():
+  for head in ("tagging", "masked_lm"):
+    signatures = saved_model._signatures(make(head))
+    texts = signatures["serving_default"](text=tf.constant([], tf.string))
+    ids = signatures["ids"](
+      **{
+        name: tf.zeros([0, 0], tf.int32)
+        for name in signatures["ids"].structured_input_signature[1]
+      }
+    )
+    assert texts and ids
+    for outputs in (texts, ids):
+      assert {value.shape[0] for value in outputs.values()} == {0}
+
+
+def test_inputs_with_different_numbers_of_rows_are_refused(pair_model):
+  signature = saved_model._signatures(pair_model)["serving_default"]
+  with pytest.raises(tf.errors.InvalidArgumentError, match="numbers of rows"):
+    signature(text_a=tf.constant([], tf.string), text_b=tf.constant(["a"]))
+
+
 def test_an_export_is_not_replaced(folder, pair_model):
   with pytest.raises(errors.InputError, match="another --version"):
     saved_model.write(folder, pair_model)

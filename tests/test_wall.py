@@ -224,7 +224,6 @@ def test_a_script_predicts_with_an_export_without_tensorflow(
       {"engine": "tensorflow"},
       "--engine, which would have no",
     ),
-    ("classification", {"output_dir": None}, "--output_dir"),
     ("classification", {"do_predict": False}, "pass --do_predict"),
   ],
 )

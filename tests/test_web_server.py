@@ -1,6 +1,7 @@
 """Tests each status of server.py over real connections to a fake model."""
 
 import asyncio
+import errno
 import importlib
 import json
 import os
@@ -10,9 +11,11 @@ import threading
 import time
 
 import aiohttp
+import numpy as np
 import pytest
 
 import served
+from answering import answers
 from common import errors
 from web import application, metrics, server, work_queue
 
@@ -336,3 +339,57 @@ def test_another_host_and_an_encoding_are_refused_in_one_line(caplog):
   asyncio.run(main())
   lines = [line for line in caplog.messages if "Content-Encoding" in line]
   assert len(lines) == 2 and "Traceback" not in caplog.text
+
+
+def test_an_output_that_cannot_be_written_is_no_fault_of_the_port(monkeypatch):
+  class Full:
+    def write(self, _):
+      raise OSError(errno.ENOSPC, "No space left on device")
+
+    def flush(self):
+      pass
+
+  site = served.site({"m": served.model(Model().answer)}, work_queue.Limits())
+  monkeypatch.setattr(sys, "stdout", Full())
+  with pytest.raises(OSError, match="No space left"):
+    server.run(site, "127.0.0.1", 0, 30.0)
+
+
+def test_a_long_text_does_not_hold_up_a_short_one():
+  """A text of 60 windows, and another beside it, each batch takes 20 ms."""
+  batches = []
+
+  def network(input_ids, **_):
+    batches.append(len(input_ids))
+    time.sleep(0.02)
+    return {"logits": np.zeros([len(input_ids), 2], np.float32)}
+
+  fake = served.model(
+    network,
+    labels=["bad", "good"],
+    output_activation="softmax",
+    max_seq_length=12,
+    doc_stride=5,
+    vocab_file=str(served.VOCABULARY),
+  )
+  finished = []
+
+  async def main():
+    limits = work_queue.Limits(max_batch_size=4, max_batch_delay_ms=0)
+    async with served.asking(answers.Served(*fake), limits) as ask:
+
+      async def classify(name, text):
+        status, _ = await ask("m:predict", body(text))
+        finished.append((name, status, len(batches)))
+
+      long_text = asyncio.create_task(classify("long", "star " * 300))
+      while not batches:
+        await asyncio.sleep(0.001)
+      await classify("short", "the star")
+      await long_text
+
+  asyncio.run(main())
+  (first, _, few), (second, _, all_batches) = finished
+  assert (first, second) == ("short", "long")
+  assert {status for _, status, _ in finished} == {200}
+  assert few < all_batches / 2 and all_batches > 14
