@@ -326,7 +326,7 @@ def make_scorer(
         copies.append(([*ids[:n], mask_id, *ids[n + 1 :]], segments))
         masked.append([[n], [ids[n]]])
 
-    def compute(batch: dict, numbers) -> list[float]:
+    def compute(batch: dict, numbers: Sequence[int]) -> list[float]:
       positions, ids = np.swapaxes([masked[n] for n in numbers], 0, 1)  # [B, 1]
       outputs = network(
         **batch, masked_lm_positions=positions, masked_lm_ids=ids

@@ -12,6 +12,7 @@ import itertools
 import random
 import sys
 import unicodedata
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -111,7 +112,7 @@ class GraphTokenizer(tf.Module):
       token_out_type=tf.int32,
     )
 
-  def tokenize(self, texts) -> Tokens:
+  def tokenize(self, texts: tf.Tensor) -> Tokens:
     """Splits strings [B] into word pieces and drops bytes that are not UTF-8.
 
     Offsets count the remaining code points.
@@ -139,14 +140,16 @@ class GraphTokenizer(tf.Module):
     rows = tf.gather(source.value_rowids(), first)
     offset, nrows = tf.gather(source.row_starts(), rows), source.nrows()
 
-    def ragged(values):
+    def ragged(values: tf.Tensor) -> tf.RaggedTensor:
       values = tf.cast(values, tf.int32)
       return tf.RaggedTensor.from_value_rowids(values, rows, nrows=nrows)
 
     values = ids, first - offset, end - offset, words, tf.gather(chunks, first)
     return Tokens(*map(ragged, values))
 
-  def _replaced(self, chars, roles):
+  def _replaced(
+    self, chars: tf.Tensor, roles: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor]:
     """Replaces code points as BasicTokenizer does; spaces then separate words.
 
     It takes code points [C] and their role bits. It returns new code points,
@@ -171,7 +174,9 @@ class GraphTokenizer(tf.Module):
     is_same = tf.equal(targets, _ITSELF)
     return tf.where(is_same, tf.gather(chars, origins), targets), origins
 
-  def _reordered(self, replaced, origins, roles):
+  def _reordered(
+    self, replaced: tf.Tensor, origins: tf.Tensor, roles: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor]:
     """Puts combining marks into their canonical order, as NFD does.
 
     It sorts the marks between two starters by their combining class. Most
@@ -180,7 +185,7 @@ class GraphTokenizer(tf.Module):
     rules = self._rules
     combining = tf.gather(rules.combining, rules.classes_of(replaced))  # [O]
 
-    def sort():
+    def sort() -> tuple[tf.Tensor, tf.Tensor]:
       # Sort all runs of marks at once: by run, then by class, which is below
       # 256. A stable sort keeps ties in order.
       run = tf.cumsum(tf.cast(roles & _STARTER > 0, tf.int64))  # [C]
@@ -193,7 +198,9 @@ class GraphTokenizer(tf.Module):
       tf.reduce_any(combining > 0), sort, lambda: (replaced, origins)
     )
 
-  def _pieces(self, replaced):
+  def _pieces(
+    self, replaced: tf.Tensor
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns the pieces' ids, word indices and code point counts, all [P]."""
     words = tf.strings.split(tf.strings.unicode_encode(replaced, "UTF-8"))
     lengths = tf.cast(tf.strings.length(words, "UTF8_CHAR"), tf.int64)  # [W]
@@ -209,7 +216,7 @@ class GraphTokenizer(tf.Module):
     return ids, numbers, sizes
 
 
-def _final_sigmas(chars, roles):
+def _final_sigmas(chars: tf.Tensor, roles: tf.Tensor) -> tf.Tensor:
   """Replaces a capital sigma at the end of a word, as str.lower does.
 
   A sigma ends a word if the character before it is cased and the character
@@ -219,7 +226,7 @@ def _final_sigmas(chars, roles):
     chars, roles: int32 [C].
   """
 
-  def replace():
+  def replace() -> tf.Tensor:
     # Remove transparent characters, so that neighbours are adjacent.
     seen = tf.where(roles & _TRANSPARENT == 0)[:, 0]
     cased = tf.gather(roles, seen) & _CASED > 0
@@ -251,7 +258,7 @@ class _Rules:
     combining: the Unicode combining class (0: starter) of each class.
   """
 
-  def __init__(self, lowers, strips, isolates_han):
+  def __init__(self, lowers: bool, strips: bool, isolates_han: bool):
     """Derives the rules of a BasicTokenizer with these options."""
     classes = np.zeros(sys.maxunicode + 1, np.int32)
     # {rule: its class}
@@ -276,7 +283,7 @@ class _Rules:
     self.roles = np.array(roles, np.int32)
     self.combining = np.array(combining, np.int64)
 
-  def classes_of(self, chars):
+  def classes_of(self, chars: tf.Tensor) -> tf.Tensor:
     """Returns the classes, int32 [n], of code points [n]."""
     page = tf.gather(self._index, chars // _PAGE)
     return tf.gather(self._pages, page * _PAGE + chars % _PAGE)
@@ -286,7 +293,7 @@ _rules = functools.cache(_Rules)  # The constructor takes seconds.
 
 
 @functools.cache
-def _characters():
+def _characters() -> list[str]:
   """Returns the characters that a rule can affect, in order.
 
   They include unassigned code points, because those in Han blocks count as Han.
@@ -303,7 +310,9 @@ def _characters():
 
 
 @functools.cache
-def _replaced_by(lowers=False, strips=False, isolates_han=True):
+def _replaced_by(
+  lowers: bool = False, strips: bool = False, isolates_han: bool = True
+) -> dict[str, str]:
   """Returns {character: how a BasicTokenizer replaces it between letters}.
 
   "," -> " , ", an accent -> "", a capital -> a small letter.
@@ -319,7 +328,7 @@ def _replaced_by(lowers=False, strips=False, isolates_han=True):
   return {char: part[1:-1] for char, part in zip(_characters(), parts)}
 
 
-def _roles(char, lowered):
+def _roles(char: str, lowered: str) -> int:
   """Returns the role bits of `char`, which BasicTokenizer turns into `lowered`.
 
   Python does not expose whether a character is cased or transparent. So this
@@ -371,7 +380,7 @@ def check_same(
   logging.info("the tokenizer in the graph gives tokenization.py's ids")
 
 
-def _texts_to_try(tokenizer):
+def _texts_to_try(tokenizer: tokenization.FullTokenizer) -> list[str]:
   plain = [*_characters(), *map(chr, range(_EMPTY_PLANES, sys.maxunicode, 99))]
   longest = tokenizer.wordpiece_tokenizer.max_input_chars_per_word
   rng = random.Random(0)
@@ -396,7 +405,7 @@ def _texts_to_try(tokenizer):
   ]
 
 
-def _parts(values, size):
+def _parts(values: Sequence, size: int) -> Iterator:
   """Yields lists of `size` values; the last may be shorter."""
   for start in range(0, len(values), size):
     yield values[start : start + size]

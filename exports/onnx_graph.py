@@ -17,7 +17,8 @@ an embedding's shape, D is its width.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -101,24 +102,26 @@ def write(
 class _Graph:
   """Collects nodes, weights and outputs; methods return names of tensors."""
 
-  def __init__(self, weights):
+  def __init__(self, weights: Mapping[str, np.ndarray]):
     self._weights = weights
-    self._nodes, self._tensors, self._outputs = [], {}, []
+    self._nodes: list[onnx.NodeProto] = []
+    self._tensors: dict[str, Any] = {}
+    self._outputs: list[onnx.ValueInfoProto] = []
     self._inputs = ["input_ids", "attention_mask"]
 
-  def add(self, operator, *inputs, **attributes):
+  def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
     """Adds a node and returns the name of its output."""
     name = f"{operator}_{len(self._nodes)}"
     node = helper.make_node(operator, inputs, [name], name, **attributes)
     self._nodes.append(node)
     return name
 
-  def add_output(self, name, tensor, shape):
+  def add_output(self, name: str, tensor: str, shape: Sequence) -> None:
     self._nodes.append(helper.make_node("Identity", [tensor], [name], name))
     info = helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
     self._outputs.append(info)
 
-  def weight(self, name):
+  def weight(self, name: str) -> str:
     """Adds a weight to the graph and returns its name."""
     if name not in self._weights:
       raise errors.InputError(
@@ -127,19 +130,19 @@ class _Graph:
       )
     return self._tensor(name, np.asarray(self._weights[name], np.float32))
 
-  def constant(self, value, dtype=np.int64):
+  def constant(self, value: Any, dtype: Any = np.int64) -> str:
     """Adds a constant, from a number or a list, and returns its name."""
     return self._tensor(f"{dtype.__name__}_{value}", np.asarray(value, dtype))
 
-  def number(self, value):
+  def number(self, value: float) -> str:
     return self.constant(value, np.float32)
 
-  def _tensor(self, name, value):
+  def _tensor(self, name: str, value: np.ndarray) -> str:
     if name not in self._tensors:
       self._tensors[name] = numpy_helper.from_array(value, name)
     return name
 
-  def model(self):
+  def model(self) -> onnx.ModelProto:
     """Returns the graph as a model with int64 inputs [B, T]."""
     shape = [_BATCH, _LENGTH]
     inputs = [
@@ -161,7 +164,12 @@ class _Graph:
 class _Network(_Graph):
   """The graph of modeling.py's encoder; `states` names each layer's output."""
 
-  def __init__(self, weights, config, depth):
+  def __init__(
+    self,
+    weights: Mapping[str, np.ndarray],
+    config: configuration.BertConfig,
+    depth: int,
+  ):
     """Adds the embeddings and the `depth` lowest layers."""
     super().__init__(weights)
     self._config, self._variant = config, registry.name_of(config)
@@ -186,20 +194,20 @@ class _Network(_Graph):
 
   # The building blocks, as in layers.py.
 
-  def _dense(self, x, name):
+  def _dense(self, x: str, name: str) -> str:
     product = self.add("MatMul", x, self.weight(f"{name}/kernel"))
     return self.add("Add", product, self.weight(f"{name}/bias"))
 
-  def _norm(self, x, name):
+  def _norm(self, x: str, name: str) -> str:
     gamma, beta = (self.weight(f"{name}/{part}") for part in ("gamma", "beta"))
     return self.add("LayerNormalization", x, gamma, beta, epsilon=self._epsilon)
 
-  def _activate(self, x, name=None):
+  def _activate(self, x: str, name: str | None = None) -> str:
     operator, attributes = _ACTIVATIONS[name or self._activation]
     active = self.add(operator, x, **attributes)
     return self.add("Mul", x, active) if operator == "Sigmoid" else active
 
-  def _logits(self, x, table, bias):
+  def _logits(self, x: str, table: str, bias: str) -> str:
     """Returns x [..., H] @ transposed table [O, H], plus a bias: [..., O]."""
     # Engines transpose a constant only once, when they load the file.
     columns = self.add("Transpose", self.weight(table), perm=[1, 0])
@@ -207,7 +215,7 @@ class _Network(_Graph):
 
   # The encoder.
 
-  def _embeddings(self):
+  def _embeddings(self) -> str:
     prefix = "bert/embeddings"
     table = self.weight(f"{prefix}/word_embeddings")
     x = self.add("Gather", table, "input_ids")
@@ -229,23 +237,24 @@ class _Network(_Graph):
     is_mapped = f"{mapping}/kernel" in self._weights
     return self._dense(x, mapping) if is_mapped else x
 
-  def _attention_bias(self):
+  def _attention_bias(self) -> str:
     """Returns the mask's bias [B, 1, 1, T] for the attention scores."""
     mask = self.add("Unsqueeze", "attention_mask", self.constant([1, 2]))
     mask = self.add("Cast", mask, to=TensorProto.FLOAT)
     padding = self.add("Sub", self.number(1.0), mask)
     return self.add("Mul", padding, self.number(_MASKED_SCORE))
 
-  def _name_maker(self, number):
+  def _name_maker(self, number: int) -> Callable[[str], str]:
     """Returns a function from a weight's name in a layer to its full name."""
     config = self._config
     if self._variant != "albert":
       return f"bert/encoder/layer_{number}/".__add__
-    group = number * config.num_hidden_groups // config.num_hidden_layers
+    groups = config.num_hidden_groups  # type: ignore[attr-defined]
+    group = number * groups // config.num_hidden_layers
     start = f"bert/encoder/layer_{group}/"
     return lambda name: albert.tf1_name(f"{start}{name}/").removesuffix("/")
 
-  def _layer(self, x, bias, full_name):
+  def _layer(self, x: str, bias: str, full_name: Callable[[str], str]) -> str:
     context = self._attention(x, bias, full_name)
     attended = self._dense(context, full_name("attention/output/dense"))
     x = self.add("Add", x, attended)
@@ -254,12 +263,14 @@ class _Network(_Graph):
     output = self._dense(inner, full_name("output/dense"))
     return self._norm(self.add("Add", x, output), full_name("output/LayerNorm"))
 
-  def _attention(self, x, bias, full_name):
+  def _attention(
+    self, x: str, bias: str, full_name: Callable[[str], str]
+  ) -> str:
     heads = self._config.num_attention_heads
     width = self._config.hidden_size // heads
     split = self.constant([0, 0, heads, width])
 
-    def project(name, order):
+    def project(name: str, order: list[int]) -> str:
       projected = self._dense(x, full_name(f"attention/self/{name}"))
       projected = self.add("Reshape", projected, split)
       return self.add("Transpose", projected, perm=order)
@@ -274,14 +285,16 @@ class _Network(_Graph):
     shape = self.constant([0, 0, self._config.hidden_size])
     return self.add("Reshape", context, shape)
 
-  def _pooled(self):
+  def _pooled(self) -> str:
     first = self.add("Gather", self.states[-1], self.constant(0), axis=1)
     dense = self._dense(first, "bert/pooler/dense")  # [B, H]
     return self._activate(dense, self._encoder.pooler_activation)
 
   # The heads.
 
-  def add_label_logits(self, prefix="", *, of_tokens=False):
+  def add_label_logits(
+    self, prefix: str = "", *, of_tokens: bool = False
+  ) -> None:
     x = self.states[-1] if of_tokens else self._pooled()
     names = f"{prefix}output_weights", f"{prefix}output_bias"
     logits = self._logits(x, *names)
@@ -289,14 +302,14 @@ class _Network(_Graph):
     shape = [_BATCH, _LENGTH, count] if of_tokens else [_BATCH, count]
     self.add_output("logits", logits, shape)
 
-  def add_span_logits(self):
+  def add_span_logits(self) -> None:
     prefix = "cls/squad/output_"
     logits = self._logits(self.states[-1], f"{prefix}weights", f"{prefix}bias")
     for number, name in enumerate(("start_logits", "end_logits")):
       column = self.add("Gather", logits, self.constant(number), axis=2)
       self.add_output(name, column, [_BATCH, _LENGTH])
 
-  def add_word_logits(self):
+  def add_word_logits(self) -> None:
     prefix = "cls/predictions"
     x = self._dense(self.states[-1], f"{prefix}/transform/dense")
     act = str(configuration.masked_lm_act(self._config) or "linear").lower()
@@ -307,7 +320,7 @@ class _Network(_Graph):
     shape = [_BATCH, _LENGTH, self._config.vocab_size]
     self.add_output("logits", logits, shape)
 
-  def add_embedding(self, mode, layers, normalize):
+  def add_embedding(self, mode: str, layers: Sequence, normalize: bool) -> None:
     """Adds the last hidden states, and the embedding as in heads.pool."""
     width = self._config.hidden_size
     vector = self._pooled() if mode == "pooled" else self._pool(mode, layers)
@@ -321,7 +334,7 @@ class _Network(_Graph):
       width *= len(layers)
     self.add_output("sentence_embedding", vector, [_BATCH, width])
 
-  def _pool(self, mode, layers):
+  def _pool(self, mode: str, layers: Sequence) -> str:
     depth = self._config.num_hidden_layers
     sums = [
       self.add("Sum", *(self.states[layer % depth] for layer in summed))
