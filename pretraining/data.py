@@ -285,7 +285,8 @@ def warn_of_shape(corpus: Corpus, max_seq_length: int) -> None:
     errors.warn_once(
       f"{single / corpus.num_documents:.0%} of the documents have one "
       "sentence, so the second segment of their pairs is always random: write "
-      "blank lines only between documents, or pass --packing=full_sentences"
+      "blank lines only between documents, or pass a --packing without pairs "
+      "(see --help)"
     )
   lengths = np.diff(corpus.sentence_starts)
   cut = int(np.maximum(lengths - max_seq_length, 0).sum())
@@ -293,7 +294,7 @@ def warn_of_shape(corpus: Corpus, max_seq_length: int) -> None:
     errors.warn_once(
       f"{cut / len(corpus.ids):.0%} of the tokens are not used, because their "
       f"lines are longer than a record's {max_seq_length} tokens: write one "
-      "sentence per line, or pass --packing=full_sentences"
+      "sentence per line, or pass a --packing without pairs (see --help)"
     )
 
 

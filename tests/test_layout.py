@@ -402,6 +402,46 @@ def test_every_extension_is_named_by_a_test_and_by_no_other_file(path):
   assert not importers
 
 
+# The folders of pre-training whose files flags name.
+NAMED = ("objectives", "networks", "maskings", "packings", "splitters")
+# Words of other subjects, too: in the code of pre-training, they are names in
+# quotation marks. The last is a part of the names of weights, too.
+COMMON_WORDS = ("phrases", "spans", "punctuation", "replaced_tokens")
+
+
+@pytest.mark.parametrize(
+  "path",
+  [
+    path
+    for path in EXTENSIONS
+    if path.parent.name in NAMED and path.stem not in ORIGINAL
+  ],
+  ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
+def test_no_other_code_speaks_of_an_extension(path):
+  """Deleting the file leaves no trace of the capability in other code."""
+  # The scripts' default, and the left-to-right model's.
+  if path.stem in ("sentence_pairs", "pieces", "whole_words", "next_word"):
+    return
+  names, files = rf"\b{path.stem}\b", SOURCES
+  if path.stem in COMMON_WORDS:
+    names = rf"""["']{path.stem}["']|import {path.stem}\b"""
+    files = [
+      file
+      for file in SOURCES
+      if "pretraining" in file.relative_to(ROOT).as_posix()
+    ]
+  spoken = [
+    place(other, number)
+    for other in files
+    # An objective and its packing may have one name.
+    if other.stem != path.stem
+    for number, line in enumerate(other.read_text("utf-8").split("\n"), 1)
+    if re.search(names, line)
+  ]
+  assert not spoken
+
+
 def test_every_verb_is_run_by_a_test():
   tests = [path.read_text("utf-8") for path in ROOT.glob("tests/test_*.py")]
   for verb in VERBS:

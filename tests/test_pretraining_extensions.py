@@ -6,6 +6,7 @@ compute the same numbers.
 """
 
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ import stored_weights
 import tiny_model
 from checkpoints import model_writer
 from pretraining.networks import encoder
+from records import tfrecord
 from script_runner import results_in, succeed
 
 VOCAB = pathlib.Path("tests/golden/pretraining_run/model/vocab.txt")
@@ -200,6 +202,76 @@ def test_a_run_equals_its_interrupted_and_split_forms(folder, case, tmp_path):
     np.testing.assert_allclose(
       losses(tmp_path / name), whole, rtol=tolerance, err_msg=name
     )
+
+
+def example_of_the_docs(path):
+  """Writes the objective of docs/pretraining.md to a file."""
+  page = (script_runner.ROOT / "docs/pretraining.md").read_text("utf-8")
+  (source,) = re.findall(r"```python\n(\"\"\"Whether .*?)```", page, re.S)
+  assert source.count("\n") <= 36
+  path.write_text(source)
+  return path
+
+
+def test_an_objective_of_ones_own_is_trained(folder, tmp_path):
+  own = example_of_the_docs(tmp_path / "repeated.py")
+  flags = {"objectives": f"masked_lm,{own}", "do_eval": True}
+  run = {"num_train_steps": 30, "max_eval_steps": 4, "num_warmup_steps": 1}
+  pretrain(folder, "original", tmp_path / "run", **flags, **run)
+  results = results_in(tmp_path / "run")
+  # Guessing gives log 2.
+  assert results["repeated_loss"] < 0.65 and results["repeated_accuracy"] > 0.6
+  stored = stored_weights.read(str(tmp_path / "run/final_model"))
+  assert stored["cls/repeated/dense/kernel"].any()
+
+
+@pytest.mark.parametrize(
+  "source, reason",
+  [
+    (None, "no such file"),
+    ("import nothing_like_this", "ModuleNotFoundError"),
+    ("name = 1", "does not define make"),
+    ("OPTIONS = {'a': 1 + x}\ndef make(): pass", "OPTIONS must be a literal"),
+  ],
+)
+def test_a_damaged_file_is_named(tmp_path, source, reason):
+  own = tmp_path / "own.py"
+  if source:
+    own.write_text(source)
+  shape = tiny_model.write_shape(tmp_path, ["a"])
+  script_runner.refuse(
+    "run_pretraining.py",
+    reason,
+    do_train=True,
+    input_file=VOCAB,
+    output_dir=tmp_path / "run",
+    objectives=own,
+    max_seq_length=8,
+    **shape,
+  )
+
+
+def test_options_of_ones_own_file_are_flags(tmp_path):
+  own = tmp_path / "every_other.py"
+  own.write_text(
+    "OPTIONS = {'step_of_words': (2, 'Distance of masked words.')}\n"
+    "def groups(text, rng): return iter(text.words()[::2][:text.budget])\n"
+  )
+  done = script_runner.run("create_pretraining_data.py", "--help", masking=own)
+  assert "--step_of_words: Distance of masked words." in done.out
+  path = tmp_path / "records"
+  succeed(
+    "create_pretraining_data.py",
+    input_file="sample_text.txt",
+    output_file=path,
+    vocab_file=VOCAB,
+    masking=own,
+    dupe_factor=1,
+    masked_lm_prob=0.05,
+    **LENGTHS,
+  )
+  first = next(tfrecord.read_records(str(path)))
+  assert first["masked_lm_positions"][0] == 1
 
 
 @pytest.mark.slow
