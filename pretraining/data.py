@@ -9,6 +9,7 @@ that would double a shard's size is split at the end of a line.
 """
 
 import array
+import io
 import itertools
 import json
 import re
@@ -69,7 +70,9 @@ def plan_shards(files: list[Piece], shard_bytes: int) -> list[list[Piece]]:
   return shards
 
 
-def _find_cut(stream, path: str, near, furthest):
+def _find_cut(
+  stream: io.BufferedReader, path: str, near: int, furthest: int
+) -> int:
   """Returns the first blank line's start at or after `near`, or the file's end.
 
   Without a blank line within `furthest` bytes, or if a document of one line
@@ -133,7 +136,7 @@ def read_lines(pieces: list[Piece], *, joined: bool) -> Iterator[str]:
       yield ""
 
 
-def _piece_lines(piece) -> Iterator[str]:
+def _piece_lines(piece: Piece) -> Iterator[str]:
   offset = piece.start
   with text_files.open_text(piece.path) as stream:
     stream.seek(offset)

@@ -235,11 +235,11 @@ def _choose_words(
   order = tf.argsort(tf.where(is_start, keys, 2.0), axis=1)
   num_starts = tf.reduce_sum(tf.cast(is_start, tf.int32), axis=1)  # [B]
 
-  def needs_more(number: tf.Tensor, left, _):
+  def needs_more(number: tf.Tensor, left: tf.Tensor, _: Any) -> tf.Tensor:
     return tf.reduce_any((left > 0) & (number < num_starts))
 
   # Each iteration tries one word in every row.
-  def take(number: tf.Tensor, left, taken) -> tuple:
+  def take(number: tf.Tensor, left: tf.Tensor, taken: tf.Tensor) -> tuple:
     word = tf.gather(words, order[:, number], batch_dims=1)  # [B]
     in_word = words == word[:, tf.newaxis]  # [B, T]
     size = tf.reduce_sum(tf.cast(in_word, tf.int32), axis=1)  # [B]
@@ -286,11 +286,13 @@ def _choose_runs(
   order = tf.argsort(tf.where(is_start, keys, 2.0), axis=1)
   num_starts = tf.reduce_sum(tf.cast(is_start, tf.int32), axis=1)  # [B]
 
-  def needs_more(number: tf.Tensor, left, *_):
+  def needs_more(number: tf.Tensor, left: tf.Tensor, *_: Any) -> tf.Tensor:
     return tf.reduce_any((left > 0) & (number < num_starts))
 
   # Each iteration takes one run in every row.
-  def take(number: tf.Tensor, left, taken, first) -> tuple:
+  def take(
+    number: tf.Tensor, left: tf.Tensor, taken: tf.Tensor, first: tf.Tensor
+  ) -> tuple:
     start = order[:, number, tf.newaxis]  # [B, 1]
     after = positions >= start  # [B, T]
     is_blocked = tf.cast(after & (taken | ~candidates), tf.int32)

@@ -177,7 +177,9 @@ class ShardedRun:
     self._write_manifest(results)
     return list(results.values())
 
-  def _make_missing(self, recorded, in_order) -> dict:
+  def _make_missing(
+    self, recorded: dict[str, ShardResult], in_order: Callable
+  ) -> dict[str, ShardResult]:
     """Makes the shards that are not recorded; returns ShardResults by name."""
     missing = [shard for shard in self.shards if shard.name not in recorded]
     existing, total = self._existing(), len(self.shards)
@@ -255,13 +257,13 @@ class ShardedRun:
       recorded[shard.name] = result
     return recorded
 
-  def _write_manifest(self, shards) -> None:
+  def _write_manifest(self, shards: dict[str, ShardResult]) -> None:
     entries = {name: result._asdict() for name, result in shards.items()}
     content = {**self._source, "shards": entries}
     file_io.write_text(self.manifest, json.dumps(content, indent=1) + "\n")
 
 
-def _result_from_file(shard):
+def _result_from_file(shard: Shard) -> ShardResult:
   """Returns a finished shard's ShardResult, computed from its file."""
   if not file_io.exists(shard.output):
     return ShardResult(shard.number, 0, 0, "")

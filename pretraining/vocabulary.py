@@ -54,7 +54,9 @@ def count_words(
   return words, characters
 
 
-def _count_characters(words: dict[str, int], characters) -> None:
+def _count_characters(
+  words: dict[str, int], characters: collections.Counter
+) -> None:
   for word, count in words.items():
     for character in word:
       characters[character] += count
@@ -125,7 +127,7 @@ def learn(
   return sorted(vocab, key=vocab.__getitem__)
 
 
-def _repeated(words: Mapping[str, int], alphabet) -> Iterator[str]:
+def _repeated(words: Mapping[str, int], alphabet: set[str]) -> Iterator[str]:
   """Yields texts that repeat each frequent word as often as it was counted."""
   # A word with a character outside the alphabet is [UNK] in any case.
   counts = [item for item in words.items() if alphabet.issuperset(item[0])]

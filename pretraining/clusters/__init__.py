@@ -53,7 +53,7 @@ def in_order(
   work = functools.partial(_attempt, function)
   first_fault = ""
 
-  def attempts():
+  def attempts() -> Iterator[tuple[str, Any]]:
     yield from module.in_order(options, work, blocks, results=results)
 
   pairs = attempts()

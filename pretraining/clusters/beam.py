@@ -74,7 +74,7 @@ def in_order(
 _one_at_a_time = threading.Lock()
 
 
-def _numbered(function: Callable, numbered) -> tuple:
+def _numbered(function: Callable, numbered: tuple) -> tuple:
   number, block = numbered
   with _one_at_a_time:
     return number, function(block)

@@ -17,7 +17,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from common import extensions, file_io
 
@@ -96,7 +96,7 @@ class _DecodedStream(io.RawIOBase):
   def seekable(self) -> bool:
     return True
 
-  def readinto(self, buffer) -> int:
+  def readinto(self, buffer: Any) -> int:
     while not self._rest:
       block = next(self._iterator, None)
       if block is None:
