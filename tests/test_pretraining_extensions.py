@@ -199,6 +199,9 @@ def test_a_run_equals_its_interrupted_and_split_forms(folder, case, tmp_path):
   for name, flags in forms.items():
     pretrain(folder, case, tmp_path / name, **flags)
     tolerance = 0.02 if name == "bfloat16" else 2e-4
+    # Like dropout, their random choices depend on the replica and the part.
+    if case in ("electra", "token_dropping"):
+      tolerance = 0.1
     np.testing.assert_allclose(
       losses(tmp_path / name), whole, rtol=tolerance, err_msg=name
     )

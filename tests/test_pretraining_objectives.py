@@ -8,9 +8,11 @@ import tensorflow as tf
 
 import modeling
 import named_weights
+import optimizers
 import tiny_model
 from checkpoints import model_writer
 from common import errors
+from pretraining.networks import next_word, token_dropping
 from pretraining.networks.encoder import PretrainingModel
 from pretraining.objectives import distillation, sentence_order, span_boundary
 
@@ -286,3 +288,62 @@ def test_a_teacher_that_does_not_fit_is_refused(teacher, tmp_path):
 def test_wrong_weights_are_refused(weights):
   with pytest.raises(errors.InputError, match=f"weights={weights}: expected"):
     distillation.parse_weights(weights.split(","))
+
+
+# Learning
+
+
+def learned(model, data, num_steps=60):
+  """Returns {name of a loss: (its mean before, and after some steps)}."""
+  goal, trained = model.objective(), model.trained_variables()
+  optimizer = optimizers.make_optimizer("adamw", jit_compile=False)
+
+  @tf.function
+  def step(number):
+    weights = goal.weights(data)
+    with tf.GradientTape() as tape:
+      sums, _ = goal.sums(data, tf.stack([1, number]))
+      loss = tf.add_n([sums[name] / weights[name] for name in sums])
+    optimizer.apply_gradients(
+      tape.gradient(loss, trained), trained, learning_rate=0.01, step=number
+    )
+
+  before, _ = mean_losses(model, data)
+  optimizer.create_slots(trained)
+  for number in range(1, num_steps + 1):
+    step(tf.constant(number))
+  after, _ = mean_losses(model, data)
+  return {name: (before[name], after[name]) for name in before}
+
+
+@pytest.mark.parametrize(
+  "names",
+  [
+    ["masked_lm", "next_sentence"],
+    ["masked_lm", "span_boundary"],
+    ["masked_lm", "sentence_order"],
+  ],
+  ids="-".join,
+)
+def test_objectives_learn_together(names):
+  model = PretrainingModel(CONFIG, names, seed=1)
+  for name, (before, after) in learned(model, batch()).items():
+    assert after < 0.2 * before, name
+
+
+def test_a_student_learns_from_its_teacher(teacher):
+  student = make_student(teacher[0], "5,0,3")
+  for name, (before, after) in learned(student, batch()).items():
+    assert after < 0.5 * before, name
+
+
+def test_the_networks_learn():
+  networks = {
+    "next_word": next_word.NextWordModel(CONFIG, seed=1),
+    "token_dropping": token_dropping.TokenDroppingModel(
+      tiny_model.tiny(num_hidden_layers=4), ["masked_lm"], seed=1
+    ),
+  }
+  for network, model in networks.items():
+    for name, (before, after) in learned(model, batch()).items():
+      assert after < 0.5 * before, (network, name)
