@@ -81,7 +81,7 @@ flags.DEFINE_integer(
 flags.DEFINE_float(
   "max_batch_delay_ms",
   _DEFAULTS.max_batch_delay_ms,
-  "How long a request waits for others while the model is idle.",
+  "How long a request waits until other requests in progress join its batch.",
   lower_bound=0.0,
 )
 flags.DEFINE_integer(

@@ -197,6 +197,15 @@ def test_a_full_batch_does_not_wait_for_its_delay():
   assert calls.network.batches == [[[1], [2]]]
 
 
+def test_a_call_does_not_wait_if_no_other_request_is_in_progress():
+  calls = Calls(AN_HOUR)
+  calls.shared.num_requests = lambda: 2
+  calls.start("a", [[1]])
+  calls.start("b", [[2]])  # Now all of them wait.
+  calls.finish()
+  assert calls.network.batches == [[[1], [2]]]
+
+
 def test_calls_that_waited_during_a_batch_do_not_wait_again():
   """The delay counts from the arrival of a call."""
   calls = Calls(1000.0)

@@ -55,6 +55,7 @@ def host(name: str, model: answers.Served, limits: work_queue.Limits) -> Hosted:
   """Returns a model with a queue, whose requests share its network."""
   network = shared_network.SharedNetwork(model.network, limits)
   queue = work_queue.WorkQueue(model.answerer(network), limits, network.fault)
+  network.num_requests = lambda: queue.num_running
   return Hosted(name, model, queue, network)
 
 

@@ -10,6 +10,7 @@ Letters: B sequences, T tokens, P masks.
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,8 @@ class SharedNetwork:
 
   Attributes:
     num_batches, num_sequences: computed so far, including retries.
+    num_requests: returns how many requests are in progress. A call does not
+      wait if all of them already wait with it. None: it is not known.
   """
 
   def __init__(self, network: answers.Network, limits: work_queue.Limits):
@@ -72,6 +75,7 @@ class SharedNetwork:
     self._waiting: list[_Call] = []
     self._has_leader = False
     self._batch_began: float | None = None
+    self.num_requests: Callable[[], int] | None = None
     self.num_batches = self.num_sequences = 0
 
   def fault(self) -> str:
@@ -161,6 +165,8 @@ class SharedNetwork:
       rows = sum(call.rows - call.taken for call in self._waiting)
       left = self._waiting[0].arrived + delay - time.monotonic()
       if left <= 0 or rows >= self._room(widest):
+        return
+      if self.num_requests and self.num_requests() <= len(self._waiting):
         return
       self._changed.wait(left)
 

@@ -79,6 +79,7 @@ class WorkQueue:
     answer: the function of the queue.
     num_requests, num_texts: accepted so far.
     queue_length: number of texts that wait for their answers.
+    num_running: number of requests that wait for their answers.
   """
 
   def __init__(
@@ -99,7 +100,8 @@ class WorkQueue:
     self._running: set[_Work] = set()
     self._idle = asyncio.Event()
     self._closing = False
-    self.num_requests = self.num_texts = self.queue_length = 0
+    self.num_requests = self.num_texts = 0
+    self.queue_length = self.num_running = 0
 
   async def close(self, *_: Any) -> None:
     """Rejects new requests, and waits until the accepted ones are computed."""
@@ -155,6 +157,7 @@ class WorkQueue:
     self.num_requests += 1
     self.num_texts += count
     self.queue_length += count
+    self.num_running += 1
     work = _Work()
     try:
       return await asyncio.get_running_loop().run_in_executor(
@@ -164,6 +167,7 @@ class WorkQueue:
       # If the client left or its time is over, its other batches are dropped.
       work.is_abandoned = True
       self.queue_length -= count
+      self.num_running -= 1
       self._idle.set()
 
   def _compute(self, work: _Work, answer: Callable, rows: list) -> list:
