@@ -121,6 +121,16 @@ def counter_of(settings: run_settings.Settings) -> cut_texts.CutTexts:
   return cut_texts.CutTexts(settings.max_seq_length)
 
 
+class _Parts(NamedTuple):
+  """The arguments of `make`."""
+
+  settings: run_settings.Settings
+  tokenizer: tokenization.FullTokenizer
+  network: Network
+  batch_size: int
+  cut: cut_texts.CutTexts
+
+
 def make(
   settings: run_settings.Settings,
   tokenizer: tokenization.FullTokenizer,
@@ -139,7 +149,8 @@ def make(
     cut: counts the texts that are cut; see `counter_of`.
   """
   cut = cut or counter_of(settings)
-  return _HEADS[settings.head](settings, tokenizer, network, batch_size, cut)
+  parts = _Parts(settings, tokenizer, network, batch_size, cut)
+  return _HEADS[settings.head](parts)
 
 
 def write_settings(
@@ -209,41 +220,25 @@ def classifier(
   return lambda batch: network(**batch)["logits"], options
 
 
-def _classification(
-  settings: run_settings.Settings,
-  tokenizer: tokenization.FullTokenizer,
-  network: Network,
-  batch_size: int,
-  cut: cut_texts.CutTexts,
-) -> Callable[[list], list]:
-  del tokenizer
+def _classification(parts: _Parts) -> Callable[[list], list]:
+  settings, _, network, batch_size, cut = parts
   logits, options = classifier(settings, network)
   return lambda rows: classification_answers.predict_texts(
     logits, options, rows, batch_size, cut=cut
   )
 
 
-def _by_sequence(
-  settings: run_settings.Settings,
-  tokenizer: tokenization.FullTokenizer,
-  compute: Callable,
-  batch_size: int,
-  cut: cut_texts.CutTexts,
-) -> Callable[[list], list]:
+def _by_sequence(parts: _Parts, compute: Callable) -> Callable[[list], list]:
   """Returns a function of examples, each of which becomes one sequence."""
+  settings, tokenizer, _, batch_size, cut = parts
   encode = text_batches.make_encoder(tokenizer, settings.max_seq_length, cut)
   return lambda rows: input_sequences.in_batches(
     [encode(*row) for row in rows], compute, batch_size
   )
 
 
-def _embedding(
-  settings: run_settings.Settings,
-  tokenizer: tokenization.FullTokenizer,
-  network: Network,
-  batch_size: int,
-  cut: cut_texts.CutTexts,
-) -> Callable[[list], list]:
+def _embedding(parts: _Parts) -> Callable[[list], list]:
+  settings, tokenizer, network, *_ = parts
   is_sparse = settings.head == "sparse"
   words = vocabularies.lines(tokenizer) if is_sparse else []
 
@@ -254,16 +249,11 @@ def _embedding(
       else:
         yield {"embedding": vector.tolist()}
 
-  return _by_sequence(settings, tokenizer, compute, batch_size, cut)
+  return _by_sequence(parts, compute)
 
 
-def _masked_lm(
-  settings: run_settings.Settings,
-  tokenizer: tokenization.FullTokenizer,
-  network: Network,
-  batch_size: int,
-  cut: cut_texts.CutTexts,
-) -> Callable[[list], list]:
+def _masked_lm(parts: _Parts) -> Callable[[list], list]:
+  settings, tokenizer, network, batch_size, cut = parts
   length, lines = settings.max_seq_length, vocabularies.lines(tokenizer)
 
   def token(value: Any) -> str:
@@ -347,27 +337,18 @@ def make_scorer(
   return lambda rows: list(describe(rows))
 
 
-def _next_sentence(
-  settings: run_settings.Settings,
-  tokenizer: tokenization.FullTokenizer,
-  network: Network,
-  batch_size: int,
-  cut: cut_texts.CutTexts,
-) -> Callable[[list], list]:
+def _next_sentence(parts: _Parts) -> Callable[[list], list]:
+  network = parts.network
+
   def compute(batch: dict, _: Any) -> Iterator[dict]:
     for row in network(**batch)["log_probabilities"].tolist():
       yield {"probability": math.exp(row[0]), "log_probabilities": row}
 
-  return _by_sequence(settings, tokenizer, compute, batch_size, cut)
+  return _by_sequence(parts, compute)
 
 
-def _span(
-  settings: run_settings.Settings,
-  tokenizer: tokenization.FullTokenizer,
-  network: Network,
-  batch_size: int,
-  cut: cut_texts.CutTexts,
-) -> Callable[[list], list]:
+def _span(parts: _Parts) -> Callable[[list], list]:
+  settings, tokenizer, network, batch_size, cut = parts
   lengths = squad_windowing.lengths_of(settings, tokenizer.specials)
   options = squad_answers.options_of(settings)._replace(
     null_score_diff_threshold=settings.null_score_diff_threshold or 0.0
@@ -401,13 +382,8 @@ def _described_span(answer: Any, texts: tuple, top_k: int) -> dict:
   return result
 
 
-def _tagging(
-  settings: run_settings.Settings,
-  tokenizer: tokenization.FullTokenizer,
-  network: Network,
-  batch_size: int,
-  cut: cut_texts.CutTexts,
-) -> Callable[[list], list]:
+def _tagging(parts: _Parts) -> Callable[[list], list]:
+  settings, tokenizer, network, batch_size, cut = parts
   return lambda rows: tagging_answers.tag_texts(
     [text for (text,) in rows],
     lambda batch: network(**batch)["probabilities"],

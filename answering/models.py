@@ -108,10 +108,7 @@ class ServedModel(tf.Module):
     return self._logits(self.encode(inputs), False)
 
   def exported(
-    self,
-    input_ids: tf.Tensor,
-    input_mask: tf.Tensor,
-    segment_ids: tf.Tensor | None = None,
+    self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: Any = None
   ) -> dict:
     """Returns an exported network's float32 outputs, with Hugging Face's names.
 
@@ -182,10 +179,7 @@ class Embedder(ServedModel):
     return {"embedding": heads.pool(output, inputs["input_mask"], self.pooling)}
 
   def exported(
-    self,
-    input_ids: tf.Tensor,
-    input_mask: tf.Tensor,
-    segment_ids: tf.Tensor | None = None,
+    self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: Any = None
   ) -> dict:
     """Returns the embedding, and hidden states of the highest pooled layer."""
     output = self.bert(input_ids, input_mask, segment_ids)
@@ -237,10 +231,7 @@ class MaskFiller(ServedModel):
     return self.head(output.sequence_output)[..., :count]  # [B, P, V]
 
   def exported(
-    self,
-    input_ids: tf.Tensor,
-    input_mask: tf.Tensor,
-    segment_ids: tf.Tensor | None = None,
+    self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: Any = None
   ) -> dict:
     """Returns {"logits": [B, T, V]}."""
     output = self.bert(input_ids, input_mask, segment_ids)
