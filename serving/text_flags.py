@@ -11,11 +11,10 @@ needs no TensorFlow.
 import itertools
 import queue
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from answering import export_options
-from common import command, errors, file_io, flags
+from common import command, errors, file_io, flags, run_settings
 
 _names: list[str] = []  # The flags for an example's first and second text.
 _STDIN = "standard input"
@@ -72,7 +71,7 @@ def run(head: str) -> None:
   command.run(lambda _: _print_answers(flags.read_settings(check=False), head))
 
 
-def _check():
+def _check() -> None:
   """Refuses flags without effect, and numbers of texts that do not match."""
   if not are_given():
     return
@@ -94,7 +93,7 @@ def _check():
     )
 
 
-def _print_answers(settings, head):
+def _print_answers(settings: run_settings.Settings, head: str) -> None:
   # Imported here, because --help does not need NumPy.
   from common import console, json_files
   from serving import text_models
@@ -104,26 +103,27 @@ def _print_answers(settings, head):
   if threshold := options.get("null_score_diff_threshold"):
     options["null_score_diff_threshold"] = _number(threshold)
   sizes = sorted(settings.given & {"predict_batch_size", "batch_size"})
-  model: Any = text_models.load(
+  model = text_models.load(
     options.pop("model_dir", None),
-    batch_size=settings.get(*sizes or ["", 32]),
+    batch_size=settings.get(sizes[0]) if sizes else 32,
     **options,
   ).servable(head)
   similarity = settings.get("similarity", False)
   # The heads for vectors take one text or two, and accept empty texts.
   is_vector = head in ("embedding", "sparse")
   count = 2 if similarity else 0 if is_vector else len(model.texts)
+  answerer = model.answerer()
   for block in _arrived(_examples(settings, count)):
     rows = [row for _, row in block]
     for place, row in block if not is_vector else ():
       for text in row:
         errors.require_text(text, place)
-    for answer in _cosines(model, rows) if similarity else model.answer(rows):
+    for answer in _cosines(answerer, rows) if similarity else answerer(rows):
       console.print_line(json_files.line(answer).rstrip("\n"))
     errors.flush_output()
 
 
-def _number(text):
+def _number(text: str) -> float:
   """Returns the value of --null_score_diff_threshold, a flag with a string."""
   try:
     return float(text)
@@ -133,17 +133,19 @@ def _number(text):
     ) from error
 
 
-def _cosines(model, rows):
+def _cosines(answerer: Callable[[list], list], rows: list) -> list[dict]:
   """Returns {"similarity": cosine} for each pair of texts."""
   from features import vector_search
 
-  found = model.answer([(text,) for row in rows for text in row])
+  found = answerer([(text,) for row in rows for text in row])
   vectors = [each["embedding"] for each in found]
   cosines = vector_search.cosines(vectors[::2], vectors[1::2])
   return [{"similarity": value} for value in cosines.tolist()]
 
 
-def _examples(settings, count):
+def _examples(
+  settings: run_settings.Settings, count: int
+) -> Iterator[tuple[str, tuple]]:
   """Yields (place, texts) of each example; `count`: its texts, 0: 1 or 2."""
   from features import text_batches
 
@@ -170,13 +172,17 @@ def _examples(settings, count):
     yield max(places), row
 
 
-def _texts(name, values, for_all):
+def _texts(
+  name: str, values: list[str], for_all: bool
+) -> Iterator[tuple[str, str]]:
   """Yields (place, text) of each value of a flag; - reads standard input."""
   for value in itertools.cycle(values) if for_all else values:
     yield from standard_input() if value == "-" else [(f"--{name}", value)]
 
 
-def _arrived(examples):
+def _arrived(
+  examples: Iterator[tuple[str, tuple]],
+) -> Iterator[list[tuple[str, tuple]]]:
   """Yields lists of the examples that have arrived, without waiting for more.
 
   A thread reads ahead, so a pipe is as fast as a file, and a text that a user
@@ -184,7 +190,7 @@ def _arrived(examples):
   """
   waiting: queue.Queue = queue.Queue(_MOST)
 
-  def read():
+  def read() -> None:
     try:
       for example in examples:
         waiting.put(example)
