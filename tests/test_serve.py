@@ -134,7 +134,7 @@ def test_a_model_folder_is_served_without_an_export(tmp_path):
   """Its trained head is served, and answers equal the answers in Python."""
   labels = {"0": "bad", "1": "good"}
   folder = serving_models.trained(
-    tmp_path / "stars",
+    tmp_path / "stars" / "final_model",
     lambda config, _: heads.ClassificationHead(config, 2),
     stored={"max_seq_length": 16},
     id2label=labels,
@@ -178,6 +178,9 @@ def test_startup_errors(saved_model, tmp_path):
   assert "cannot be part of a URL" in error_of(
     saved_model_dir=saved_model, model_name="a/b"
   )
+  two = f"{tmp_path}/a/mrpc/final_model,{tmp_path}/b/mrpc/best_model"
+  assert "2 models are called 'mrpc'" in error_of(model_dir=two)
+  assert "1 names for 2 models" in error_of(model_dir=two, model_name="a")
   with socket.create_server(("127.0.0.1", 0)) as taken:
     port = taken.getsockname()[1]
     assert f"cannot listen on 127.0.0.1:{port}" in error_of(
