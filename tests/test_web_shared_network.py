@@ -163,14 +163,18 @@ def test_a_fault_of_its_own_code_stops_no_other_call(monkeypatch):
   def fail(parts):
     raise MemoryError
 
+  calls.network.may_finish.clear()
+  calls.start("first", [[9]])
+  calls.start("a", [[1]])
+  calls.start("b", [[2]])
   with monkeypatch.context() as patch:
     patch.setattr(calls.shared, "_compute", fail)
-    calls.start("a", [[1]])
     calls.finish()
-  assert isinstance(calls.results["a"], MemoryError)
-  calls.start("b", [[2]])
+  for name in ("a", "b"):
+    assert isinstance(calls.results[name], MemoryError)
+  calls.start("c", [[3]])
   calls.finish()
-  assert calls.results["b"]["logits"].tolist() == [[2]]
+  assert calls.results["c"]["logits"].tolist() == [[3]]
 
 
 def test_an_abandoned_call_is_not_computed():

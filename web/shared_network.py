@@ -74,6 +74,7 @@ class SharedNetwork:
     self._changed = threading.Condition()  # Guards the next two attributes.
     self._waiting: list[_Call] = []
     self._has_leader = False
+    self._taken: list[_Call] = []  # The calls of the batch in progress.
     self._batch_began: float | None = None
     self.num_requests: Callable[[], int] | None = None
     self.num_batches = self.num_sequences = 0
@@ -108,10 +109,10 @@ class SharedNetwork:
       while not call.is_done:
         self._compute(self._take())
     except BaseException as error:
-      with self._changed:
-        if call in self._waiting:
-          self._waiting.remove(call)
-      call.error = error
+      # A fault of this file fails the calls of the batch, and no other.
+      for other in {call, *self._taken}:
+        if not other.is_done:
+          self._fail(other, error)
     finally:
       with self._changed:
         self._has_leader = bool(self._waiting)
@@ -139,13 +140,15 @@ class SharedNetwork:
       for call in similar:
         counts.append(min(share, call.rows - call.taken, room))
         room -= counts[-1]
-      parts = []
+      parts: list[_Part] = []
+      self._taken.clear()
       for call, count in zip(similar, counts):
         more = min(call.rows - call.taken - count, room)
         room -= more
         if count + more:
           parts.append((call, call.taken, call.taken + count + more))
           call.taken += count + more
+          self._taken.append(call)
           self._waiting.remove(call)
           if call.taken < call.rows:
             self._waiting.append(call)  # The rest comes after the others.
@@ -186,17 +189,20 @@ class SharedNetwork:
         for part in parts:
           self._compute([part])
         return
-      (call, _, _) = parts[0]
-      call.error = error
-      with self._changed:
-        if call in self._waiting:
-          self._waiting.remove(call)
+      self._fail(parts[0][0], error)
     else:
       for (call, _, _), output in zip(parts, outputs):
         call.parts.append(output)
     for call, _, _ in parts:
       if call.is_done:
         call.wake.set()
+
+  def _fail(self, call: _Call, error: BaseException) -> None:
+    with self._changed:
+      if call in self._waiting:
+        self._waiting.remove(call)
+    call.error = error
+    call.wake.set()
 
   def _outputs(self, parts: list[_Part]) -> list[dict[str, np.ndarray]]:
     """Computes a batch; returns the outputs of each of its parts."""
