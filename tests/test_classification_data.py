@@ -609,6 +609,8 @@ def test_parquet_without_its_package(tmp_path, monkeypatch):
     ("[0.2, 0.9]", True),
     ("0.2,0.9", True),
     (["1.5", "2.5"], False),
+    ([0.5, 1.5], False),
+    ([-0.5, 0.5], False),
     (["a", 0.5], False),
   ],
 )

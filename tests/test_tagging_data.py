@@ -276,6 +276,25 @@ def test_predictions_are_appended_as_a_column(tmp_path):
   assert [s.labels for s in data.read(path)] == [["B-X y", "I-X y"], ["O"]]
 
 
+@pytest.mark.parametrize(
+  "name, value, labels",
+  [
+    ("tags", ["O", "B-PER"], ("O", "B-PER")),
+    ("ner", ["O", "B-PER"], ("O", "B-PER")),
+    # Other programs use the short names for something else.
+    ("tags", ["news"], None),
+    ("tags", "O B-PER", None),
+    ("tags", None, None),
+  ],
+)
+def test_short_names_of_labels_count_if_there_is_one_per_word(
+  tmp_path, name, value, labels
+):
+  path = write_json(tmp_path, {"words": ["to", "Ada"], name: value})
+  (sentence,) = data.read(path, labelled=None)
+  assert sentence.labels == (labels and [*labels])
+
+
 def test_predictions_keep_all_other_keys(tmp_path):
   objects = [{"id": 7, "words": ["Zürich"]}, {"words": ["b", "c"]}]
   path = write_json(tmp_path, *objects)
