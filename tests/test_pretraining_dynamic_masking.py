@@ -183,6 +183,32 @@ def test_words_equal_those_of_a_plain_loop():
   np.testing.assert_array_equal(taken, expected)
 
 
+def test_a_run_has_one_kind_if_it_is_replaced_together():
+  batch, rng = sequences(8), np.random.default_rng(1)
+  shape = batch["input_ids"].shape
+  kinds, keys, draws = rng.random((3, *shape)).astype(np.float32)
+  tokens = dynamic_masking.Tokens(
+    tf.constant((batch["input_mask"] > 0) & (batch["input_ids"] >= FIRST)),
+    tf.constant(batch["word_starts"]),
+    tf.constant(keys),
+    tf.constant(kinds),
+    tf.fill(shape[:1], 12),
+    lambda: tf.constant(draws),
+  )
+  # Each run has three words, if there is room.
+  limits = [0.0, 0.0, 1.0]
+  spans = tokens.choose_runs(limits, together=True)
+  ngrams = tokens.choose_runs(limits, together=False)
+  chosen = spans.chosen.numpy()
+  np.testing.assert_array_equal(ngrams.chosen, chosen)
+  np.testing.assert_array_equal(ngrams.kinds, kinds)
+  assert (chosen.sum(axis=1) > 0).all() and (chosen.sum(axis=1) <= 12).all()
+  for row, is_chosen, own in zip(spans.kinds.numpy(), chosen, kinds):
+    in_runs = row[is_chosen]
+    assert set(in_runs) <= set(own[is_chosen])
+    assert len(set(in_runs)) <= -(-is_chosen.sum() // 2)
+
+
 @pytest.mark.parametrize("options", [{}, WORDS])
 def test_replicas_mask_their_rows_as_in_the_whole_batch(options):
   batch = sequences()
