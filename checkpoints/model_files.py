@@ -88,6 +88,7 @@ class ModelFiles:
     """
     self._folders: dict[str, json_files.Folder] = {}
     self._is_case_logged = False
+    self._logged: set[str] = set()
     self.model_dir, self._output_dir = model_dir or "", output_dir or ""
     self._vocabulary: vocabulary_files.VocabularyFiles | None = None
     self.paths: dict[str, str] = {}
@@ -257,9 +258,10 @@ class ModelFiles:
       settings = settings.filled(self._stated_length(settings, head))
     known = {n: self.trained[n] for n in names if n in self.trained}
     settings = self._restored(settings, {**vectors, **known})
-    if known:
-      used = " ".join(f"--{name}={settings.get(name)}" for name in known)
+    used = " ".join(f"--{name}={settings.get(name)}" for name in known)
+    if known and used not in self._logged:
       logging.info("input settings from %s: %s", self.trained_file, used)
+      self._logged.add(used)
     return settings
 
   def make_tokenizer(self, settings: Settings) -> tokenization.FullTokenizer:

@@ -1,6 +1,8 @@
-"""A model is used only for the task that its head was trained for."""
+"""What a model's files say: its heads, and each file once."""
 
+import collections
 import json
+import types
 
 import pytest
 
@@ -9,7 +11,7 @@ import script_runner
 import serving_models
 import tiny_model
 from checkpoints import model_files
-from common import errors, flag_values, run_settings
+from common import errors, file_io, flag_values, run_settings
 from script_runner import ROOT
 from serving import text_models
 from serving_models import (
@@ -277,3 +279,46 @@ def test_an_unknown_activation_of_a_reranker_is_named_once(activation, caplog):
     )
   assert loaded.problem_type == "ranking_logit"
   assert caplog.text.count(f"{activation} as sentence-transformers") == 1
+
+
+def test_a_masked_lm_head_next_to_a_classifier_stays_known(tmp_path):
+  def both(config, bert):
+    parts = classifier(3)(config, bert), mask_filler(config, bert)
+    variables = [v for part in parts for v in part.variables]
+    return types.SimpleNamespace(variables=variables)
+
+  folder = serving_models.trained(
+    tmp_path / "model",
+    both,
+    stored={"max_seq_length": 16},
+    id2label=CLASSES,
+    problem_type="single_label_classification",
+  )
+  files = model_files.ModelFiles(str(folder))
+  assert files.heads == ["classification", "masked_lm"]
+  assert files.head == "classification"
+  for head in ("classification", "masked_lm", "sparse"):
+    files.require(head)
+  with pytest.raises(errors.InputError, match="classify and fill in"):
+    files.require("tagging")
+
+
+def test_each_file_is_read_once(monkeypatch):
+  """To load a folder and to embed two times, with other options."""
+  folder = GOLDEN / "sentence_vectors" / "folder"
+  opened: collections.Counter[str] = collections.Counter()
+  open_file = file_io.open_for_reading
+
+  def open_and_count(path):
+    opened[str(path)] += 1
+    return open_file(path)
+
+  monkeypatch.setattr(file_io, "open_for_reading", open_and_count)
+  bert = text_models.load(folder)
+  assert opened.keys() >= {
+    str(folder / name) for name in ("config.json", "tokenizer.json")
+  }
+  bert.embed("w1 w2", pooling="mean")
+  bert.embed("w1 w2")
+  bert.encode("w1")
+  assert set(opened.values()) == {1}, opened

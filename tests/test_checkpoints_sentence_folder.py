@@ -52,6 +52,36 @@ OLD_POOLING = {
 THREE_MODULES = "Transformer Pooling Normalize"
 
 
+@pytest.mark.parametrize("is_list", [True, False])
+@pytest.mark.parametrize("normalizer", ["lower", "cased", "other"])
+@pytest.mark.parametrize("configured", [True, False, None])
+def test_text_is_lower_cased_once_or_refused(
+  tmp_path, is_list, normalizer, configured
+):
+  """sentence_bert_config.json lower-cases; the tokenizer may be silent."""
+  folder = write_modules(tmp_path, ["Transformer", "Pooling"], OLD_POOLING)
+  settings = '{"do_lower_case": true, "max_seq_length": 7}'
+  (tmp_path / "sentence_bert_config.json").write_text(settings)
+  vocab = {"[UNK]": 0, "a": 1}
+  rules = {"type": "BertNormalizer", "lowercase": normalizer == "lower"}
+  if normalizer == "other":
+    rules = {"type": "NFKC"}
+  tokenizer = {"normalizer": rules, "model": {"vocab": vocab}}
+  (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+  if is_list:
+    (tmp_path / "vocab.txt").write_text("[UNK]\na\n")
+  if configured is not None:
+    config = json.dumps({"do_lower_case": configured})
+    (tmp_path / "tokenizer_config.json").write_text(config)
+  # transformers lower-cases text for a list of word pieces by default.
+  by_file = {"lower": True, "cased": False, "other": is_list}[normalizer]
+  if by_file if configured is None else configured:
+    assert sentence_folder.read(folder)["pooling"] == "mean"
+  else:
+    with pytest.raises(errors.InputError, match="for a cased tokenizer"):
+      sentence_folder.read(folder)
+
+
 @pytest.mark.parametrize(
   "names, pooling, expected",
   [
