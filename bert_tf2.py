@@ -36,10 +36,10 @@ def __getattr__(name: str):
     from bert_tf2.common import program
 
     return program.package_version()
-  if name == "keras_layer" or name in MODULES:
+  if name in ("keras_layer", "train") or name in MODULES:
     from bert_tf2.common import native_messages
 
-    folder = "serving." if name == "keras_layer" else ""
+    folder = "" if name in MODULES else "serving."
     with native_messages.held_back():  # Most modules import TensorFlow.
       return importlib.import_module(f"bert_tf2.{folder}{name}")
   raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,10 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from common import errors, file_io
+from text import input_sequences
 
 # A released folder's name says whether its model lower-cases, as in
 # "/data/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt".
@@ -180,22 +183,6 @@ class Specials(NamedTuple):
 BERTS = Specials()
 
 
-class Frame(NamedTuple):
-  """The ids around one or two texts; see Specials for the attributes."""
-
-  cls_id: int
-  sep_id: int
-  between: int = 1
-  segment_b: int = 1
-
-  def room(self, length: int, is_pair: bool = True):
-    """Returns how many pieces fit into `length` tokens with these ids.
-
-    If `is_pair` is an array, the result is an array of the same size.
-    """
-    return length - 2 - self.between * is_pair
-
-
 class FullTokenizer:
   """Tokenizes text into word pieces and their ids.
 
@@ -274,6 +261,40 @@ class FullTokenizer:
     """
     return _for_each_chunk(self._chunk_ids, text)
 
+  def batch(
+    self, texts: Sequence, max_seq_length: int, *, pad: bool = True
+  ) -> dict[str, np.ndarray]:
+    """Returns a network's inputs for N texts or pairs of texts.
+
+    Args:
+      texts: list of str, or of pairs (str, str).
+      max_seq_length: the length T in word pieces; longer texts are truncated.
+      pad: False reduces T to the longest sequence.
+
+    Returns:
+      int32 [N, T] each: input_ids, input_mask (1 for a piece, 0 for padding)
+      and segment_ids.
+
+    Raises:
+      InputError: max_seq_length is too short for the special tokens.
+    """
+    frame, sequences = self.frame, []
+    if frame.room(max_seq_length) < 0:
+      raise errors.InputError(
+        f"max_seq_length={max_seq_length} is too short for the special tokens"
+      )
+    for text in texts:
+      first, second = (text, "") if isinstance(text, str) else text
+      ids_a, ids_b = self.encode(first), self.encode(second)
+      room = frame.room(max_seq_length, bool(ids_b))
+      input_sequences.truncate_pair(ids_a, ids_b, room)
+      sequences.append(
+        input_sequences.build_inputs(ids_a, ids_b or None, frame=frame)
+      )
+    ids, segments = zip(*sequences) if sequences else ((), ())
+    length = max_seq_length if pad else max(map(len, ids), default=0)
+    return input_sequences.pad_batch(ids, segments, length=length)
+
   def encode_lines(self, lines: list[str | bytes]) -> tuple:
     """Encodes many lines, for pretraining.data.read_corpus.
 
@@ -298,10 +319,12 @@ class FullTokenizer:
     return " ".join(self.basic_tokenizer.tokenize(word))
 
   @property
-  def frame(self) -> Frame:
+  def frame(self) -> input_sequences.Frame:
     """The ids of `specials`; raises UnknownTokenError if one is missing."""
     cls, sep, _, *layout = self.specials
-    return Frame(*self.convert_tokens_to_ids([cls, sep]), *layout)
+    return input_sequences.Frame(
+      *self.convert_tokens_to_ids([cls, sep]), *layout
+    )
 
   @property
   def mask_id(self) -> int:

@@ -120,11 +120,16 @@ class Evaluator:
         if name == "eval":
           self.reported = {
             "details": text,
-            "confusions": results.confusions()
-            if task.task_kind == data.SINGLE
-            else None,
             "mistakes": _mistakes(results, task.splits[name]),
           }
+          if task.task_kind == data.SINGLE:
+            self.reported |= {
+              # The page shows the matrix, which follows, in colors.
+              "details": text.partition("\n\n")[0],
+              "confusions": results.confusions(),
+              "probabilities": results.scores,
+              "gold": np.asarray(results.gold),
+            }
     return values
 
 
@@ -153,6 +158,7 @@ def _mistakes(results, examples):
       ),
       row["gold"],
       row["predicted"],
+      results.scores[n].max() if results.task_kind == data.SINGLE else None,
     )
     for n, row in zip(worst, rows)
   ]

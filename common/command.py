@@ -16,7 +16,7 @@ import re
 import signal
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from absl import app, logging
@@ -72,11 +72,13 @@ def check_early(check: Callable[[], Any]) -> None:
   _checks.append(check)
 
 
-@errors.report_input_errors
-def _check_paths(values) -> None:
+def _check_files(values: Mapping[str, Any]) -> None:
   overwriting.refuse_missing(values)
   for check in _checks:
     check()
+
+
+_check_paths = errors.report_input_errors(_check_files)
 
 
 def _parse(arguments: list[str]):
@@ -227,6 +229,42 @@ def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
   # Parsing twice would repeat the values of a flag that may be repeated.
   parse = (lambda argv: _parsed[-1]) if _parsed else app.parse_flags_with_usage
   app.run(errors.report_input_errors(checked_main), flags_parser=parse)
+
+
+def call(script: str, values: Mapping[str, Any]) -> None:
+  """Runs a script's `main` in a program that is no script, such as a notebook.
+
+  Args:
+    script: the script's module, such as "run_ner".
+    values: {name of a flag: value}; None: the flag is not given.
+
+  Raises:
+    InputError: a flag is unknown or invalid, or the script raises it.
+  """
+  # Imported here, because --help does not need it.
+  from common import console
+
+  package = __name__.removesuffix("common.command")  # "bert_tf2." or "".
+  spec: Any = importlib.util.find_spec(package + script)
+  module = importlib.util.module_from_spec(spec)
+  arguments, sys.argv = sys.argv, [f"{script}.py"]
+  with contextlib.ExitStack() as stack:
+    stack.callback(setattr, sys, "argv", arguments)
+    stack.enter_context(flags.of_one_script())
+    stack.enter_context(console.session())
+    _checks.clear()
+    spec.loader.exec_module(module)  # Defines the flags.
+    define_verbose()
+    # The report and the model card show the equal command.
+    sys.argv += flags.as_words(values)
+    try:
+      words = flags.FLAGS(sys.argv)
+    except flags.Error as error:
+      raise errors.InputError(_flag_fault(error)) from error
+    flags.expand_home()
+    _check_files(flags.FLAGS.flag_values_dict())
+    console.when_kept.append(flags.write_file)
+    module.main(words)
 
 
 def _screen_level() -> int:

@@ -6,12 +6,13 @@ and TensorFlow's messages except errors) go only to log.txt.
 """
 
 import collections
+import contextlib
 import logging
 import logging.handlers
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import tqdm
 from absl import logging as absl_logging
@@ -113,6 +114,25 @@ def start(level: int) -> None:
   root.addHandler(_keeper)
   for message in native_messages.messages:
     absl_logging.debug("%s", message)
+
+
+@contextlib.contextmanager
+def session() -> Iterator[None]:
+  """Logs as a script does during a block of a program that is no script."""
+  global _keeper
+  root, verbosity = logging.getLogger(), absl_logging.get_verbosity()
+  handlers, _keeper = [*root.handlers], _make_keeper()
+  level = root.level
+  try:
+    start(logging.INFO)
+    yield
+  finally:
+    if _keeper.target:
+      _keeper.target.close()
+    when_kept.clear()
+    root.handlers[:] = handlers
+    absl_logging.set_verbosity(verbosity)
+    root.setLevel(level)
 
 
 def show_details() -> None:

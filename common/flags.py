@@ -6,12 +6,13 @@
 become part of the flag's help, and run_settings.refuse_ignored applies all.
 """
 
+import contextlib
 import functools
 import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from absl import flags
@@ -146,6 +147,36 @@ def rule(
 def of_script() -> list[Any]:
   """Returns the flags defined so far, except absl's own, sorted by name."""
   return [FLAGS[n] for n in sorted(FLAGS) if hasattr(FLAGS[n], "rules")]
+
+
+@contextlib.contextmanager
+def of_one_script() -> Iterator[None]:
+  """Lets FLAGS hold only absl's flags, and those that the block defines."""
+  values = vars(FLAGS)
+  before, fresh = dict(values), flags.FlagValues()
+  for name in FLAGS:
+    if str(FLAGS.find_module_defining_flag(name)).startswith("absl."):
+      fresh._flags()[name] = FLAGS[name]  # Without the check of short names.
+  values.clear()
+  values.update(vars(fresh))
+  try:
+    yield
+  finally:
+    values.clear()
+    values.update(before)
+
+
+def as_words(given: Mapping[str, Any]) -> list[str]:
+  """Returns the command line for {name of a flag: value}; skips None."""
+  words = []
+  for name, value in given.items():
+    if isinstance(value, (list, tuple)) and name in FLAGS:
+      is_multiple = isinstance(FLAGS[name], flags.MultiFlag)
+      value = [*map(str, value)]
+      value = value if is_multiple else [",".join(value)]
+    for each in value if isinstance(value, list) else [value]:
+      words += [] if each is None else [f"--{name}={each}"]
+  return words
 
 
 def expand_home() -> None:

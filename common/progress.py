@@ -73,6 +73,8 @@ interval = tqdm.tqdm.format_interval  # 3920 -> "1:05:20"
 
 
 def _shows_bars(stream) -> bool:
+  if type(stream).__module__.startswith("ipykernel."):
+    return True  # A notebook rewrites a line like a terminal.
   try:
     # Some containers' terminals have no size; tqdm would show nothing there.
     return stream.isatty() and all(os.get_terminal_size(stream.fileno()))

@@ -22,6 +22,7 @@ import numpy as np
 import tokenization
 from common import errors, file_io
 from pretraining import text_files
+from text import input_sequences
 
 _LINES_PER_BLOCK = 4096
 
@@ -158,7 +159,7 @@ class Vocabulary:
   """The part of a vocabulary that instances depend on.
 
   Attributes:
-    frame: ids of the special tokens around texts, a tokenization.Frame.
+    frame: ids of the special tokens around texts, a input_sequences.Frame.
     mask_id: id of the mask token.
     unk_id: id of [UNK] or <unk>, or None.
     ids: array [V] of all ids, in the order of the vocabulary's tokens.
@@ -181,7 +182,7 @@ class Vocabulary:
         "use a released vocabulary or one that create_vocabulary.py wrote"
       )
     cls_id, sep_id, self.mask_id = (vocab[token] for token in tokens)
-    self.frame = tokenization.Frame(cls_id, sep_id, *layout)
+    self.frame = input_sequences.Frame(cls_id, sep_id, *layout)
     self.unk_id = vocab.get("[UNK]", vocab.get("<unk>"))
     largest = max(vocab.values())
     self.dtype = np.dtype(np.uint16 if largest < 1 << 16 else np.uint32)

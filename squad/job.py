@@ -210,6 +210,7 @@ class SquadRun:
             question.question_text,
             " | ".join(question.answers) or "(no answer)",
             answer.text or "(no answer)",
+            answer.candidates[0].probability,
           )
         )
     return run_report.Report("question-answering", results, mistakes=mistakes)

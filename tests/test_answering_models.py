@@ -113,7 +113,7 @@ def test_every_pair_is_truncated_as_by_input_sequences():
     input_sequences.truncate_pair(row_a, row_b, room + (not row_b))
     rows.append(
       input_sequences.build_inputs(
-        row_a, row_b or None, frame=tokenization.Frame(1, 2)
+        row_a, row_b or None, frame=input_sequences.Frame(1, 2)
       )
     )
   inputs = raw_text.pair_inputs(

@@ -129,10 +129,10 @@ def test_a_token_is_found(tmp_path, text, matches, shown, hidden):
 
 @in_a_browser
 @pytest.mark.parametrize(
-  "text, masked", [("[SEP]  [CLS]", [0, 3]), ("[sep]", []), ("a<b x", [1])]
+  "text, hidden", [("[SEP]  [CLS]", [0, 3]), ("[sep]", []), ("a<b x", [1])]
 )
-def test_masked_tokens_are_left_out(tmp_path, text, masked):
-  page = typed(attention_page.attention_page([FIRST]), "mask", text)
+def test_hidden_tokens_are_left_out(tmp_path, text, hidden):
+  page = typed(attention_page.attention_page([FIRST]), "hide", text)
   page = page.replace(
     "</body>",
     """<script>
@@ -144,10 +144,46 @@ def test_masked_tokens_are_left_out(tmp_path, text, masked):
   document = browse(tmp_path, page, "--dump-dom")
   shares = json.loads(re.search('data-shares="(.*?)"', document)[1])
   expected = FIRST[1][1, 2].copy()
-  expected[masked] = expected[:, masked] = 0
+  expected[hidden] = expected[:, hidden] = 0
   expected /= np.maximum(expected.sum(1, keepdims=True), 1e-9)
   np.testing.assert_allclose(shares, expected, atol=0.01)
-  assert document.count('class="masked"') == len(masked)
+  assert document.count('class="hidden"') == len(hidden)
+
+
+@in_a_browser
+def test_arrow_keys_choose_a_head(tmp_path):
+  """From layer 0, head 0: right, down, down (the last layer), left, left."""
+  page = attention_page.attention_page([FIRST])
+  page = page.replace(
+    "</body>",
+    """<script>
+    document.querySelector("#grid canvas.chosen").focus();
+    for (const key of ["Right", "Right", "Down", "Down", "Left"])
+      document.activeElement.dispatchEvent(
+        new KeyboardEvent("keydown", {key: `Arrow${key}`}));
+    document.body.dataset.focus = document.activeElement.title;
+  </script></body>""",
+  )
+  document = browse(tmp_path, page, "--dump-dom")
+  assert "Layer 1, head 1: who attends" in document
+  assert 'data-focus="layer 1, head 1"' in document
+  assert re.findall(r'tabindex="(.*?)"', document).count("0") == 1
+
+
+@in_a_browser
+def test_a_dark_page_has_dark_pictures(tmp_path):
+  page = attention_page.attention_page([FIRST])
+  script = """<script>
+    document.body.dataset.colours = colour(0) + " " +
+      getComputedStyle(document.body).backgroundColor;
+  </script>"""
+  page = page.replace("</body>", f"{script}</body>")
+  for options, colours in (
+    ([], "255,255,255 rgb(255, 255, 255)"),
+    (["--blink-settings=preferredColorScheme=0"], "24,25,27 rgb(24, 25, 27)"),
+  ):
+    document = browse(tmp_path, page, *options, "--dump-dom")
+    assert f'data-colours="{colours}"' in document
 
 
 @in_a_browser

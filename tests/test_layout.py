@@ -49,10 +49,10 @@ BELOW_TASKS = [
 ]
 MAY_IMPORT = {
   "common": [],
-  "": ["common"],
+  "": ["common", "text"],  # tokenization imports `text`, which needs no root.
   "variants": ["common", ""],
   "checkpoints": ["common", "", "variants"],
-  "text": ["common", ""],
+  "text": ["common"],
   "records": ["common", "", "text"],
   "training": ["common", "", "variants", "checkpoints", "text", "records"],
   "engines": ["common"],

@@ -22,15 +22,16 @@ COMMANDS = re.findall(r"`python (\w+\.py) ([^`]*)`", TABLE)
 def write_files(folder):
   """Writes the files that the commands name: a few rows of each kind."""
   files = {
-    "train.csv": "review,stars\n" + "the gold star,5\nhe was in it,1\n" * 8,
-    "eng.train": "the - - O\nstar - - I-LOC\n\nhe - - I-PER\nwas - - O\n\n" * 4,
+    "train.csv": "review,stars\n" + "the gold star,5\nhe was in it,1\n" * 20,
+    "eng.train": "the - - O\nstar - - I-LOC\n\nhe - - I-PER\nwas - - O\n\n"
+    * 40,
     "pairs.txt": "the gold star ||| a star of gold\n",
     "queries.txt": "gold\n",
     "lines.txt": "the gold star\nhe was in it\n",
     "pairs.tsv": "question\tanswer\n"
-    + "who was it?\the was\nwhich star?\tthe gold star\n" * 4,
+    + "who was it?\the was\nwhich star?\tthe gold star\n" * 20,
     "rows.csv": "query,passage,relevance\n"
-    + "who?,he was,1\nwho?,the star,0\n" * 4,
+    + "".join(f"who {n}?,he was,1\nwho {n}?,the star,0\n" for n in range(40)),
   }
   for name, text in files.items():
     (folder / name).write_text(text, encoding="utf-8")
@@ -39,7 +40,7 @@ def write_files(folder):
     "context": "he was in the street",
     "qas": [
       {"id": str(n), "question": "who was it?", "answers": answers}
-      for n in range(4)
+      for n in range(40)
     ],
   }
   data = {"data": [{"title": "", "paragraphs": [paragraph]}]}

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-import tokenization
 from text import input_sequences
 
 
@@ -36,7 +35,9 @@ def test_truncate_pair(length_a, length_b, max_length, expected):
   ],
 )
 def test_one_text_and_two(texts, ids, segments):
-  built = input_sequences.build_inputs(*texts, frame=tokenization.Frame(1, 2))
+  built = input_sequences.build_inputs(
+    *texts, frame=input_sequences.Frame(1, 2)
+  )
   assert built == (ids, segments)
 
 
@@ -61,7 +62,7 @@ def filled(firsts, seconds, length):
     values.reshape(2, -1) for values in (starts, lengths)
   )
   spans = input_sequences.Spans(start_a, length_a, start_b, length_b)
-  frame = tokenization.Frame(1, 2)
+  frame = input_sequences.Frame(1, 2)
   return input_sequences.fill_batch(ids, spans, length, frame)
 
 
@@ -73,7 +74,7 @@ def test_a_batch_is_its_sequences_padded():
   assert {array.dtype.name for array in batch.values()} == {"int32"}
   for row, (first, second) in enumerate(zip(firsts, seconds)):
     ids, segments = input_sequences.build_inputs(
-      first, second.tolist() or None, frame=tokenization.Frame(1, 2)
+      first, second.tolist() or None, frame=input_sequences.Frame(1, 2)
     )
     padding = [0] * (13 - len(ids))
     assert batch["input_ids"][row].tolist() == ids + padding

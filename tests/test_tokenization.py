@@ -302,3 +302,24 @@ def test_case_of_released_checkpoints(name, fits):
 def test_case_of_other_checkpoints_is_not_known(path):
   validate = tokenization.validate_case_matches_checkpoint
   assert validate(False, path) is validate(True, path) is None
+
+
+def test_a_batch_is_a_networks_input(tmp_path):
+  path = tmp_path / "vocab.txt"
+  path.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n")
+  tokenizer = tokenization.FullTokenizer(str(path))
+  batch = tokenizer.batch(["a b c", ("a", "b"), "a b c a b c"], 6)
+  assert batch["input_ids"].tolist() == [
+    [2, 5, 6, 7, 3, 0],
+    [2, 5, 3, 6, 3, 0],
+    [2, 5, 6, 7, 5, 3],
+  ]
+  assert batch["input_mask"].tolist() == [
+    [1, 1, 1, 1, 1, 0],
+    [1, 1, 1, 1, 1, 0],
+    [1, 1, 1, 1, 1, 1],
+  ]
+  assert batch["segment_ids"][1].tolist() == [0, 0, 0, 1, 1, 0]
+  short = tokenizer.batch(["a", "b c"], 6, pad=False)
+  assert short["input_ids"].tolist() == [[2, 5, 3, 0], [2, 6, 7, 3]]
+  assert tokenizer.batch([], 6)["input_ids"].shape == (0, 6)

@@ -12,14 +12,18 @@ from common import run_settings
 from training import run_report
 
 MISTAKES = [
-  run_report.Mistake(n / 30, f"text {n} <b>", "<b>", "no") for n in range(30)
+  run_report.Mistake(n / 30, f"text {n} <b>", "<b>", "no", n / 40)
+  for n in range(30)
 ]
 
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
   """The folder of a report whose texts contain HTML."""
-  monkeypatch.setattr("sys.argv", ["run_classifier.py", "<b>"])
+  path = tmp_path / "train.csv"
+  monkeypatch.setattr(
+    "sys.argv", ["run_classifier.py", "<b>", f"--train_file={path},{path}"]
+  )
   (tmp_path / "train_log.jsonl").write_text(
     "".join(
       json.dumps({"step": step, **values}) + "\n"
@@ -53,11 +57,14 @@ def written(tmp_path, monkeypatch):
       np.array([[3, 1], [0, 4]]),
       MISTAKES,
       text_pairs=True,
+      probabilities=np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.7, 0.3]]),
+      gold=np.array([0, 0, 1, 1]),
     ),
   )
   return tmp_path
 
 
+SENTENCE = "the mean recall is 0.65 after too few steps (0): try "
 ENOUGH = {"task_name": "sst-2"}
 WEIGHTED = {"class_weights": "balanced"}
 
@@ -68,6 +75,16 @@ WEIGHTED = {"class_weights": "balanced"}
     ([[9, 1], [2, 8]], {}, []),
     ([[9, 1], [6, 4]], {}, ["the mean recall is 0.65 after too few steps (0)"]),
     ([[9, 1], [6, 4]], ENOUGH, []),
+    (
+      [[9, 1], [6, 4]],
+      {"optimizer": "lamb", "learning_rate": 0.1},
+      [SENTENCE + "more --num_train_epochs, for at least 100 steps"],
+    ),
+    (
+      [[9, 1], [6, 4]],
+      {"learning_rate": 0.1, "num_train_epochs": 2.0},
+      [SENTENCE + "--optimizer=adamw, and longer training, for at least 100"],
+    ),
     ([[8, 0], [1, 1]], ENOUGH, ["the recall of '<b>' is 1/2"]),
     ([[7, 0], [1, 1]], ENOUGH, []),
     ([[8, 0], [1, 1]], {**ENOUGH, **WEIGHTED}, []),
@@ -83,36 +100,45 @@ def test_poor_classes_get_advice(tmp_path, caplog, confusions, flags, advice):
   settings = {"output_dir": str(tmp_path), "do_train": True, **flags}
   (tmp_path / "final_model").mkdir()
   run_report.write(
-    run_settings.Settings({"class_weights": None, **settings}),
+    run_settings.Settings({"class_weights": None, **settings}, given=flags),
     run_report.Report(
       "text-classification", {}, "", ["a", "<b>"], np.array(confusions)
     ),
   )
   page = (tmp_path / "report.html").read_text("utf-8")
-  assert page.count("<p>Advice: ") == len(caplog.messages) == len(advice)
+  assert (
+    page.count('<p class="advice">Advice: ')
+    == len(caplog.messages)
+    == len(advice)
+  )
   for sentence, start in zip(caplog.messages, advice):
     assert sentence.startswith(start) and "--" in sentence
-    assert f"<p>Advice: {html.escape(sentence)}.</p>" in page
+    assert f">Advice: {html.escape(sentence)}.</p>" in page
 
 
 def test_the_page_shows_scores_curves_and_confusions(written):
   page = (written / "report.html").read_text("utf-8")
   assert '<td>eval_f1</td><td class="number">0.5</td>' in page
   assert "<pre>f1 of &lt;b&gt;</pre>" in page
-  assert ">python run_classifier.py &#x27;&lt;b&gt;&#x27;</pre>" in page
+  assert ">python run_classifier.py &#x27;&lt;b&gt;&#x27; --train" in page
   assert re.findall(r"<figcaption>(.*?)</figcaption>", page) == [
     "loss",
     "eval/f1",
+    "precision and recall of &lt;b&gt; (average precision 0.833)",
+    "ROC of &lt;b&gt; (area 0.750)",
+    "calibration (expected error 0.350)",
   ]
-  # The first of two losses is the upper left end of its curve.
-  assert 'points="136.7,20.0 390.0,130.0"' in page
+  # The first of two losses is above the second, which is at the right edge.
+  assert 'points="162.0,10.0 390.0,156.0"' in page
   assert "<title>step 3: 0.5</title>" in page
-  assert re.findall(r"rgba\(26,115,232,(.*?)\)\">(\d+)<", page) == [
-    ("0.75", "3"),
-    ("0.25", "1"),
-    ("0.00", "0"),
-    ("1.00", "4"),
+  cells = r'class="number (\w+)" style="--share:(.*?)">(\d+)<'
+  assert re.findall(cells, page) == [
+    ("right", "0.75", "3"),
+    ("wrong", "0.25", "1"),
+    ("wrong", "0.00", "0"),
+    ("right", "1.00", "4"),
   ]
+  assert "prefers-color-scheme: dark" in page
 
 
 def test_the_page_has_the_largest_mistakes_and_needs_no_network(written):
@@ -120,6 +146,7 @@ def test_the_page_has_the_largest_mistakes_and_needs_no_network(written):
   assert re.findall(r"<td>text (\d+) &lt;b&gt;</td>", page) == [
     str(n) for n in range(29, 9, -1)
   ]
+  assert re.findall(r"<td>(0\.\d{3})</td>", page)[:2] == ["0.725", "0.700"]
   assert not re.search(r"https?://|src=|<script|@import|url\(|<b>", page)
   # Long words wrap, so the table fits into the window.
   assert "td { overflow-wrap: anywhere;" in page
@@ -131,13 +158,15 @@ def test_the_card_names_scores_data_and_use(written):
   assert "pipeline_tag: text-classification\n" in head
   (metrics,) = re.findall(r"metrics: (.*)", head)
   assert json.loads(metrics) == [
-    {"type": "eval_f1", "value": 0.5},
-    {"type": "loss", "value": 1.25},
+    {"type": "f1", "name": "eval_f1", "value": 0.5},
+    {"type": "loss", "name": "loss", "value": 1.25},
   ]
   digest = hashlib.sha256(b"text,label\n").hexdigest()
   assert f"| `train.csv` | 11 | `{digest}` |" in text
   assert "`no`, `<b>`" in text and "folder.d" not in text
-  assert f'text_models.load("{written}/final_model")' in text
+  assert 'text_models.load(".")' in text and "--model_dir=. " in text
+  assert "--train_file=train.csv,train.csv\n" in text
+  assert str(written) not in card  # No path of this machine.
   assert "model.classify([(" in text
   assert "$" not in card
 
@@ -150,3 +179,39 @@ def test_a_model_that_was_not_trained_gets_no_card(tmp_path):
   page = (tmp_path / "report.html").read_text("utf-8")
   assert "Nothing was trained." in page and "None." in page
   assert not (tmp_path / "final_model").exists()
+
+
+@pytest.mark.parametrize(
+  "name, metric",
+  [
+    ("eval_accuracy", "accuracy"),
+    ("eval_mismatched_accuracy", "accuracy"),
+    ("eval_matthews", "matthews_correlation"),
+    ("eval_spearman", "spearmanr"),
+    ("eval_auc", "roc_auc"),
+    ("exact_match", "exact_match"),
+    ("eval_ndcg@10", "ndcg_at_10"),
+  ],
+)
+def test_metrics_have_the_names_of_the_hub(name, metric):
+  assert run_report._hub_metric(name) == metric
+
+
+def test_a_matrix_is_shown_once_and_for_three_classes_no_threshold(tmp_path):
+  probabilities = np.eye(3)[[0, 1, 2, 2]] * 0.4 + 0.2
+  run_report.write(
+    run_settings.Settings({"output_dir": str(tmp_path), "do_train": False}),
+    run_report.Report(
+      "text-classification",
+      {},
+      labels=list("abc"),
+      confusions=np.diag([1, 1, 2]),
+      probabilities=probabilities,
+      gold=np.array([0, 1, 2, 2]),
+    ),
+  )
+  page = (tmp_path / "report.html").read_text("utf-8")
+  assert re.findall(r"<figcaption>(.*?)</figcaption>", page) == [
+    "calibration (expected error 0.400)"
+  ]
+  assert page.count("<h2>Confusions") == 1

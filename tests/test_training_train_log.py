@@ -354,7 +354,8 @@ def test_a_terminal_has_one_bar(tmp_path, fakes, monkeypatch):
   assert "\n" not in terminal.getvalue().rstrip("\n")
   last = terminal.getvalue().rstrip("\n").split("\r")[-1]
   assert last.startswith("step 50/100  loss 3.142  ")
-  assert "examples/s  learning_rate 0.1  " in last and " left   50%|##" in last
+  assert "  accuracy 0  learning_rate 0.1  " in last
+  assert " left   50%|##" in last
   assert fakes.infos == [] and len(fakes.details) == 1
 
 

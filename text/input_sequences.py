@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-import tokenization
-
 # The names of a model's inputs, int32 [B, T] each.
 NAMES = ("input_ids", "input_mask", "segment_ids")
 
@@ -23,6 +21,22 @@ TEXT_SEPARATOR = " ||| "
 _MAX_BATCH_TOKENS = 2048
 # The length of a trimmed batch is rounded up to a multiple of this number.
 LENGTH_MULTIPLE = 8
+
+
+class Frame(NamedTuple):
+  """The ids around texts; see tokenization.Specials for the attributes."""
+
+  cls_id: int
+  sep_id: int
+  between: int = 1
+  segment_b: int = 1
+
+  def room(self, length: int, is_pair: bool = True):
+    """Returns how many pieces fit into `length` tokens with these ids.
+
+    If `is_pair` is an array, the result is an array of the same size.
+    """
+    return length - 2 - self.between * is_pair
 
 
 class Spans(NamedTuple):
@@ -91,7 +105,7 @@ def window_starts(
 
 
 def fill_batch(
-  ids: np.ndarray, spans: Spans, max_seq_length: int, frame: tokenization.Frame
+  ids: np.ndarray, spans: Spans, max_seq_length: int, frame: Frame
 ) -> dict[str, np.ndarray]:
   """Builds the input sequences of a batch from parts of an array of ids.
 
@@ -151,7 +165,7 @@ def _copy(
 
 
 def build_inputs(
-  ids_a: list[int], ids_b: list[int] | None = None, *, frame: tokenization.Frame
+  ids_a: list[int], ids_b: list[int] | None = None, *, frame: Frame
 ) -> tuple[list[int], list[int]]:
   """Joins one or two texts with the special tokens, without padding.
 

@@ -41,7 +41,7 @@ class Text(NamedTuple):
     corpus: the data.Corpus whose ranges the pairs are.
     documents: numbers of the documents, in the order in which to read them.
     options: instance_maker.RecordOptions.
-    frame: the vocabulary's tokenization.Frame.
+    frame: the vocabulary's input_sequences.Frame.
   """
 
   corpus: data.Corpus

@@ -1,0 +1,135 @@
+"""Training in Python runs the scripts: the same files, weights and errors."""
+
+import json
+import logging
+import pathlib
+
+import numpy as np
+import pytest
+from absl import flags as absl_flags
+
+import script_runner
+import serving_models
+from common import console, errors
+from serving import text_models, train
+
+TEXTS = ["the gold star", "he was in it", "a gold street", "it was his"] * 4
+LABELS = ["star", "he", "star", "he"] * 4
+FAST = {
+  "model_dir": serving_models.FOLDER,
+  "max_seq_length": 16,
+  "train_batch_size": 4,
+  "num_train_epochs": 1,
+  # The tests' process has two devices, the scripts' have one.
+  "distribution_strategy": "one_device",
+}
+
+
+def weights(folder):
+  return pathlib.Path(
+    folder, "final_model", "bert_model.ckpt.data-00000-of-00001"
+  ).read_bytes()
+
+
+def test_a_classifier_is_the_one_that_the_script_trains(tmp_path):
+  handlers = [*logging.getLogger().handlers]
+  names = set(absl_flags.FLAGS)
+  folder = tmp_path / "python"
+  trained = train.classifier(
+    TEXTS, LABELS, evaluation=(TEXTS, LABELS), output_dir=folder, **FAST
+  )
+  assert trained.output_dir == str(folder)
+  assert trained.results["global_step"] == 4
+  assert 0 <= trained.results["eval_accuracy"] <= 1
+  script_runner.succeed(
+    "run_classifier.py",
+    do_train=True,
+    do_eval=True,
+    train_file=folder / "data" / "train.jsonl",
+    eval_file=folder / "data" / "eval.jsonl",
+    output_dir=tmp_path / "script",
+    **FAST,
+  )
+  assert weights(folder) == weights(tmp_path / "script")
+  results = json.loads((tmp_path / "script/eval_results.json").read_text())
+  assert trained.results == pytest.approx(results)
+  model = text_models.load(trained.model_dir)
+  assert model.classify("the gold star")["label"] in LABELS
+  # The program's own log and flags are as before.
+  assert logging.getLogger().handlers == handlers and not console.when_kept
+  assert set(absl_flags.FLAGS) == names
+  log = (folder / "log.txt").read_text()
+  assert "eval_accuracy = " in log and "--num_train_epochs=1" in (
+    (folder / "flags.txt").read_text()
+  )
+
+
+def test_pairs_tags_answers_and_vectors(tmp_path):
+  """Four tasks in one process, each in a temporary folder of its own."""
+  pairs = [(text, "gold") for text in TEXTS]
+  trained = train.classifier(pairs, np.arange(16) % 2, **FAST)
+  assert trained.results == {}
+  answer = text_models.load(trained.model_dir).classify(pairs[0])
+  assert answer["labels"] == ["0", "1"]
+  words = [text.split() for text in TEXTS]
+  tags = [["B-X"] + ["O"] * (len(sentence) - 1) for sentence in words]
+  trained = train.tagger(words, tags, evaluation=(words, tags), **FAST)
+  assert "f1" in trained.results
+  assert len(text_models.load(trained.model_dir).tag("the star")["tags"]) == 2
+  answers = [text.split()[0] for text in TEXTS]
+  trained = train.question_answerer(
+    ["who?"] * 16, TEXTS, answers, doc_stride=4, max_query_length=4, **FAST
+  )
+  model = text_models.load(trained.model_dir)
+  assert model.answer("who?", "he was")["answer"] in "he was"
+  trained = train.sentence_vectors(pairs, **FAST)
+  assert text_models.load(trained.model_dir).embed("gold").ndim == 1
+  assert (
+    "retrieval" in pathlib.Path(trained.output_dir, "flags.txt").read_text()
+  )
+  scores = [0.5, 1.0] * 8
+  trained = train.sentence_vectors(
+    pairs, scores, evaluation=(pairs, scores), **FAST
+  )
+  assert "eval_spearman" in trained.results
+
+
+@pytest.mark.parametrize(
+  "call, message",
+  [
+    (lambda: train.classifier(["a"], ["b", "c"]), "1 and 2 values"),
+    (lambda: train.classifier(["a"], ["b"], learning_rte=1), "learning_rte"),
+    (lambda: train.classifier(["a"], ["b"], seed="x"), "--seed=x|seed"),
+    (lambda: train.classifier(["a", ("b", "c")], [1, 2]), "number 0 is 'a'"),
+    (
+      lambda: train.question_answerer(["who?"], ["he was"], ["she"]),
+      "answer number 0, 'she', is not in its context",
+    ),
+  ],
+)
+def test_mistakes_are_named(call, message, monkeypatch):
+  with pytest.raises(errors.InputError, match=message):
+    call()
+
+
+def test_a_scikit_learn_pipeline_is_validated(monkeypatch):
+  pytest.importorskip("sklearn")
+  from sklearn import base, model_selection, pipeline, preprocessing
+
+  from serving import estimator
+
+  flags = {name: value for name, value in FAST.items() if name != "model_dir"}
+  classifier = estimator.TextClassifier(str(serving_models.FOLDER), flags)
+  assert base.clone(classifier).get_params() == classifier.get_params()
+  lower = preprocessing.FunctionTransformer(lambda X: [x.lower() for x in X])
+  steps = pipeline.Pipeline([("lower", lower), ("bert", classifier)])
+  labels = np.array([7, 3, 7, 3] * 4)
+  scores = model_selection.cross_val_score(steps, TEXTS, labels, cv=2)
+  assert scores.shape == (2,) and np.isfinite(scores).all()
+  steps.fit(TEXTS, labels)
+  shares = steps.predict_proba(TEXTS)
+  assert shares.shape == (16, 2)
+  np.testing.assert_allclose(shares.sum(1), 1, atol=1e-6)
+  assert [*steps.classes_] == [3, 7]
+  expected = np.array([3, 7])[shares.argmax(1)]
+  assert (steps.predict(TEXTS) == expected).all()
