@@ -11,7 +11,12 @@ downloads. The script prints the flags with which other scripts use the files.
 
 from common import command, flags
 
-flags.DEFINE_list("model", [], "Names of models from --list.")
+flags.DEFINE_list(
+  "model",
+  [],
+  "Names of models from --list, or of models of the hub, such as "
+  "google-bert/bert-base-uncased.",
+)
 flags.DEFINE_list(
   "data", [], "Data sets from --list. glue: all of GLUE; squad: both versions."
 )
@@ -29,7 +34,7 @@ flags.DEFINE_bool(
 command.parse_flags(__name__, imports_tensorflow=False)
 
 from common import errors
-from reproduction import catalog, downloads
+from reproduction import catalog, downloads, hub
 
 
 def print_list() -> None:
@@ -72,25 +77,34 @@ def chosen_entries(flag: str, entries, names: list[str]):
     yield from named
 
 
+def print_flags(name, is_new, options):
+  """Prints the flags with which other scripts use a download."""
+  print(f"{name}: {'downloaded' if is_new else 'already there'}. ", end="")
+  print("Flags for the scripts:", *(f"  {flag}" for flag in options), sep="\n")
+
+
 def main(_) -> None:
   """Lists or downloads weights and data."""
   settings = flags.read_settings()
   if settings.list:
     print_list()
     return
+  names = dict.fromkeys(filter(hub.is_name, settings.model))
+  listed = [name for name in settings.model if name not in names]
   entries = [
-    *chosen_entries("model", catalog.MODELS, settings.model),
+    *chosen_entries("model", catalog.MODELS, listed),
     *chosen_entries("data", catalog.DATA, settings.data),
   ]
-  if not entries:
+  if not (entries or names):
     raise errors.InputError("nothing to do: pass --model, --data or --list")
+  for name in names:
+    folder, is_new = hub.fetch(name, settings.dir, settings.base_url)
+    print_flags(name, is_new, [f"--model_dir={folder}"])
   # A group and a name may both select an entry: fetch it only once.
   for entry in {entry.name: entry for entry in entries}.values():
     folder, is_new = downloads.fetch(entry, settings.dir, settings.base_url)
-    state = "downloaded" if is_new else "already there"
-    print(f"{entry.name}: {state}. Flags for the scripts:")
-    for flag in entry.flags.split():
-      print(f"  {flag.replace('{folder}', folder)}")
+    options = entry.flags.replace("{folder}", folder).split()
+    print_flags(entry.name, is_new, options)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from absl import logging
 
 import configuration
 import tokenization
-from checkpoints import model_folder, sentence_folder
+from checkpoints import hub_cache, model_folder, sentence_folder
 from common import errors, file_io, flag_values, json_files, run_settings
 from variants import vocabularies, vocabulary_files
 
@@ -310,10 +310,12 @@ class ModelFiles:
 
   def _find(self, model_dir: str) -> dict[str, str]:
     """Finds the files of --model_dir; returns `paths`."""
+    model_dir = hub_cache.resolve(model_dir)
     if not file_io.is_folder(model_dir):
       raise errors.InputError(
-        f"--model_dir={model_dir}: no such folder, and models are not "
-        "downloaded by name; download one first: python download.py --list"
+        f"--model_dir={model_dir}: no such folder, nor a model of this name in "
+        f"the hub's cache ({hub_cache.folder()}); download one first: python "
+        "download.py --list, or --model=ORGANIZATION/NAME"
       )
     folder = self._folder_of(os.path.join(model_dir, ""))
     names = [n for n in model_folder.CONFIG_FILES if n in folder.names]

@@ -68,5 +68,7 @@ def of_model(head: str = "") -> tuple[options.Option, ...]:
 def of_folder(replaced: str) -> options.Option:
   """Returns --model_dir of a script in which it sets the flags `replaced`."""
   return _MODEL_DIR._replace(
-    meaning=f"Folder with a model: sets {replaced}, unless they are given."
+    meaning=f"Folder with a model: sets {replaced}, unless they are given. "
+    "Or the name of a model in the hub's cache on this machine, such as "
+    "bert-base-uncased."
   )

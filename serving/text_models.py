@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from answering import answers, export_options, zero_shot
-from checkpoints import sentence_pooling
+from checkpoints import hub_cache, sentence_pooling
 from common import errors, run_settings
 from exports import exported_network
 from features import text_batches, vector_search
@@ -67,7 +67,8 @@ def load(
 
   Args:
     folder: an export, or a folder with a configuration, a vocabulary and
-      weights; None if the options name these three.
+      weights; or a model's name in the hub's cache, see hub_cache; None if the
+      options name these three.
     batch_size: sequences in a batch; batches of short sequences have more.
     num_threads: number of threads; 0 means one per core.
     **options: an option that is None or missing has the value stored in the
@@ -85,6 +86,8 @@ def load(
     name: os.fspath(value) if isinstance(value, os.PathLike) else value
     for name, value in {"model_dir": folder, **options}.items()
   }
+  if isinstance(options["model_dir"], str):
+    options["model_dir"] = hub_cache.resolve(options["model_dir"])
   _checked("batch_size", batch_size, export_options.LOADING)
   _checked("num_threads", num_threads, export_options.LOADING)
   chosen = {n: value for n, value in options.items() if value is not None}

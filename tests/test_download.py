@@ -327,3 +327,84 @@ def test_a_folder_of_another_origin_is_left_alone(tmp_path):
   (tmp_path / "mrpc").mkdir()
   with pytest.raises(errors.InputError, match="is not from download.py"):
     downloads.fetch(catalog.DATA["mrpc"], str(tmp_path))
+
+
+def hub_files(files, commit="c" * 40):
+  """Returns the hub's answers for a model org/tiny, {path: bytes}."""
+  siblings = [
+    {"rfilename": name, "size": len(data)}
+    | (
+      {"lfs": {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}}
+      if name.endswith((".safetensors", ".bin", ".h5"))
+      else {}
+    )
+    for name, data in files.items()
+  ]
+  listed = {"sha": commit, "siblings": siblings, "cardData": {"license": "mit"}}
+  site = "/huggingface.co"
+  return {
+    f"{site}/api/models/org/tiny/revision/main": json.dumps(listed).encode()
+  } | {f"{site}/org/tiny/resolve/{commit}/{n}": d for n, d in files.items()}
+
+
+MODEL_FILES = {
+  "config.json": b"{}",
+  "vocab.txt": b"a\n",
+  "1_Pooling/config.json": b'{"x": 1}',
+  "model.safetensors": DATA,
+  "pytorch_model.bin": b"other weights",
+  "tf_model.h5": b"weights of a third kind",
+  "onnx/model.onnx": b"a fourth",
+}
+
+
+def test_a_model_of_the_hub_is_downloaded_by_its_name(tmp_path):
+  with local_server.serve(hub_files(MODEL_FILES)) as server:
+    server.cuts, server.cut_after = 2, 100  # The list, then a file.
+    flags = {"dir": tmp_path, "model": "org/tiny", "base_url": server.url}
+    done = script_runner.succeed("download.py", **flags)
+    folder = tmp_path / "org" / "tiny"
+    assert done.out == (
+      f"org/tiny: downloaded. Flags for the scripts:\n  --model_dir={folder}\n"
+    )
+    found = {
+      str(path.relative_to(folder)): path.read_bytes()
+      for path in folder.rglob("*")
+      if path.is_file() and path.name != "download.json"
+    }
+    names = ("config.json", "vocab.txt", "1_Pooling/config.json")
+    assert found == {
+      name: MODEL_FILES[name] for name in (*names, "model.safetensors")
+    }
+    record = json.loads((folder / "download.json").read_text())
+    assert record["commit"] == "c" * 40 and record["licence"] == "mit"
+    count = len(server.requests)
+    done = script_runner.succeed("download.py", **flags)
+    assert "already there" in done.out and len(server.requests) == count
+  assert [path.name for path in tmp_path.iterdir()] == ["org"]
+
+
+@pytest.mark.parametrize(
+  "change, message",
+  [
+    ({"model.safetensors": b"changed" * 9}, "expected"),
+    ({"model.safetensors": None, "pytorch_model.bin": None}, "has no model"),
+    ({"config.json": None}, "could not be downloaded"),
+  ],
+)
+def test_a_hub_model_that_differs_from_its_list_is_refused(
+  tmp_path, change, message
+):
+  files = hub_files(MODEL_FILES)
+  for name, data in change.items():
+    if data is None and name != "config.json":
+      kept = {n: d for n, d in MODEL_FILES.items() if n not in change}
+      files = hub_files(kept)
+    else:
+      path = f"/huggingface.co/org/tiny/resolve/{'c' * 40}/{name}"
+      files = {n: data if n == path else d for n, d in files.items()}
+      files = {n: d for n, d in files.items() if d is not None}
+  with local_server.serve(files) as server:
+    flags = {"dir": tmp_path, "model": "org/tiny", "base_url": server.url}
+    script_runner.refuse("download.py", message, **flags)
+  assert not (tmp_path / "org").exists()

@@ -18,8 +18,11 @@ _DEFAULT_FOLDER = "bert_output"
 
 def _check_model_files() -> None:
   # Imported here, because --help does not need it.
-  from checkpoints import model_files, model_folder
+  from checkpoints import hub_cache, model_files, model_folder
 
+  for name in {"model_dir", "init_checkpoint", "input"} & set(flags.FLAGS):
+    if value := flags.FLAGS[name].value:
+      flags.FLAGS[name].value = hub_cache.resolve(value)
   folder = flags.FLAGS.model_dir
   if folder and not file_io.is_remote(folder):
     model_files.ModelFiles(folder)

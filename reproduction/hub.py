@@ -1,0 +1,83 @@
+"""Downloads a model of the hub by its name, for download.py.
+
+The hub's list of a commit's files has their sizes and, for large files, their
+SHA-256. The folder appears only when all files are complete.
+"""
+
+import os
+import re
+import shutil
+
+from common import errors, json_files
+from reproduction import catalog, downloads
+
+_SITE = "https://huggingface.co"
+_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+# Files besides the weights that this project or the hub's readers use.
+_FILES = re.compile(
+  r"([\w]*config\w*\.json|README\.md|LICENSE[\w.]*|vocab\.(txt|json)|merges\.txt"
+  r"|modules\.json|\w*token\w*\.json|\w+\.model|\d+_\w+/[\w.]+)"
+)
+_WEIGHTS = (
+  re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?"),
+  re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin(\.index\.json)?"),
+)
+_RECORD = "download.json"
+
+
+def is_name(name: str) -> bool:
+  """Whether a name is one of the hub, such as google-bert/bert-base-uncased."""
+  return bool(_NAME.fullmatch(name))
+
+
+def fetch(
+  name: str, folder: str, base_url: str | None = None
+) -> tuple[str, bool]:
+  """Downloads a model to `folder`/`name`, unless that folder exists.
+
+  Returns its path, and whether it was downloaded now. Raises InputError: the
+  hub cannot be reached or has no such model with weights, or a file differs
+  from the hub's list.
+  """
+  target = os.path.join(folder, *name.split("/"))
+  if os.path.exists(os.path.join(target, _RECORD)):
+    return target, False
+  if os.path.exists(target):
+    raise errors.InputError(
+      f"{target} is not from download.py: remove it or choose another --dir"
+    )
+  part = os.path.join(folder, f".{name.replace('/', '--')}.part")
+  os.makedirs(part, exist_ok=True)
+  # A continued download uses the list, and so the commit, of its start.
+  listed = catalog.File(f"{_SITE}/api/models/{name}/revision/main?blobs=true")
+  path = downloads.download(listed, part, base_url)
+  values = json_files.read(path)
+  commit = json_files.field(values, "sha", str, path)
+  siblings = json_files.field(values, "siblings", list, path)
+  sizes = {each["rfilename"]: each for each in siblings}
+  for file in _chosen(sizes, name):
+    place = os.path.join(part, os.path.dirname(file))
+    os.makedirs(place, exist_ok=True)
+    large = sizes[file].get("lfs") or {}
+    url = f"{_SITE}/{name}/resolve/{commit}/{file}"
+    size = large.get("size") or sizes[file].get("size") or 0
+    published = catalog.File(url, size, large.get("sha256", ""))
+    downloads.download(published, place, base_url)
+  os.remove(path)
+  card = values.get("cardData") or {}
+  record = {"name": name, "licence": card.get("license"), "commit": commit}
+  json_files.write(os.path.join(part, _RECORD), record)
+  os.makedirs(os.path.dirname(target), exist_ok=True)
+  shutil.move(part, target)
+  return target, True
+
+
+def _chosen(names, model):
+  """Returns the files to download; raises InputError without weights."""
+  for pattern in _WEIGHTS:
+    if weights := [name for name in names if pattern.fullmatch(name)]:
+      return [name for name in names if _FILES.fullmatch(name)] + weights
+  raise errors.InputError(
+    f"--model={model} has no model.safetensors or pytorch_model.bin (it has "
+    f"{', '.join(sorted(names)[:5])}); choose another model"
+  )
