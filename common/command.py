@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from absl import app, logging
+from absl.logging import converter as absl_converter
 
 from common import errors, flag_help, flags, overwriting, program
 
@@ -273,7 +274,7 @@ def _screen_level() -> int:
   value = verbosity.value if verbosity.present else logging.INFO
   if "verbose" in flags.FLAGS and flags.FLAGS.verbose:
     value = logging.DEBUG
-  return logging.converter.absl_to_standard(value)
+  return absl_converter.absl_to_standard(value)
 
 
 def run_installed() -> None:

@@ -82,7 +82,7 @@ def _check() -> None:
       f"--{_names[0]} prints the answers of a trained model, so {unused} would "
       "have no effect; leave it out"
     )
-  texts = [flags.FLAGS[name].value for name in _names]
+  texts: list[list[str]] = [flags.FLAGS[name].value or [] for name in _names]
   if [*itertools.chain(*texts)].count("-") > 1:
     raise errors.InputError("- is given twice, but there is one standard input")
   first, second = [*map(len, texts), 0][:2]
