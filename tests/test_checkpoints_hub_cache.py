@@ -6,7 +6,7 @@ import pytest
 
 import script_runner
 import serving_models
-from checkpoints import hub_cache, model_folder
+from checkpoints import hub_cache, model_files
 from common import errors
 from serving import text_models
 
@@ -91,4 +91,4 @@ def test_python_and_scripts_take_a_name(cache):
   )
   assert by_name.out == by_path.out != ""
   with pytest.raises(errors.InputError, match="hub's cache .*hub.; download"):
-    model_folder.find("org/none")
+    model_files.ModelFiles("org/none")

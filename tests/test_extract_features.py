@@ -263,7 +263,7 @@ def test_the_attention_of_chosen_lines(tmp_path):
       "lines.txt:2: no pair in 'his gold, as it fell'",
     ),
     ({"layers": "0", "init_checkpoint": None}, "pass --init_checkpoint"),
-    ({"output_file": None}, "pass --output_file or --attention_html"),
+    ({"output_file": None}, "pass --output_file, --similarity, --search or "),
     (
       {
         "output_file": None,

@@ -225,9 +225,10 @@ def test_opinions_are_learned_from_one_hundred_and_sixty_rows(trained):
   assert page.count("<th>good</th>") == 2
 
 
-def test_the_example_of_the_card_runs(trained, capsys):
+def test_the_example_of_the_card_runs(trained, capsys, monkeypatch):
+  monkeypatch.chdir(trained[0] / "seed_3" / "final_model")
   card = (trained[0] / "seed_3" / "final_model" / "README.md").read_text()
-  assert '"type": "eval_f1"' in card and "| `eval.csv` |" in card
+  assert '"type": "f1", "name": "eval_f1"' in card and "| `eval.csv` |" in card
   (code,) = re.findall(r"```python\n(.*?)```", card, re.S)
   exec(code, {})
   assert "'labels': ['bad', 'good']" in capsys.readouterr().out
