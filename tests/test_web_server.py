@@ -356,7 +356,7 @@ def test_an_output_that_cannot_be_written_is_no_fault_of_the_port(monkeypatch):
 
 
 def test_a_long_text_does_not_hold_up_a_short_one():
-  """A text of 60 windows, and another beside it, each batch takes 20 ms."""
+  """A text of 60 windows, and another with it, each batch takes 20 ms."""
   batches = []
 
   def network(input_ids, **_):
