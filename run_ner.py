@@ -154,7 +154,14 @@ from checkpoints import model_files, weight_files
 from common import file_io
 from tagging import bilstm, inputs, predictions, scores
 from tagging import model as tagging_model
-from training import distribution, harness, repeated_runs, run_report, run_setup
+from training import (
+  distribution,
+  harness,
+  repeated_runs,
+  run_report,
+  run_setup,
+  train_log,
+)
 
 
 class TaggingRun(NamedTuple):
@@ -278,6 +285,7 @@ def run_model(settings: run_settings.Settings, run):
     )
     if is_chief:
       scores.write(folder, "eval", evaluation, global_step=step)
+      train_log.write_evaluation(folder, step, evaluation.results)
   if "predict" in run.files:
     file = run.files["predict"]
     predicted, evaluation = score(

@@ -1,6 +1,7 @@
 """Defines the flags that only run_classifier.py has. No TensorFlow."""
 
-from common import flag_values, flags
+from classification import points
+from common import extension_flags, flag_values, flags
 from training import common_flags
 
 
@@ -234,6 +235,14 @@ def define_pair_flags():
 
 def define_run_flags():
   """Defines the other flags that only run_classifier.py has."""
+  extension_flags.define(
+    points.LOSSES,
+    "What training minimizes instead of the task's own loss; of several names, "
+    "separated by commas, each uses the one before it.",
+    several=True,
+  )
+  flags.rule("losses", needs="do_train")
+  flags.rule("class_weights", not_with="losses=soft_labels")
   flags.DEFINE_integer(
     # As in the original: long texts are truncated by default.
     "doc_stride",

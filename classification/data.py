@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from absl import logging
 
-from classification import tables
+from classification import soft_labels, tables
 from common import errors, file_io, flag_values
 
 SINGLE = "single"  # One of several classes: softmax.
@@ -198,6 +198,10 @@ class ExampleStream:
     self._task_kind, self._labels = task_kind, labels
     self._has_labels = has_labels
     self._range = _score_range(settings, task_kind)
+    self._soft = None
+    if has_labels and split == "train":
+      is_multiple = task_kind == MULTI_LABEL
+      self._soft = soft_labels.Reader.of(settings, is_multiple)
     bad: list[BadRow] = []
     count = 0
     for result in self._rows():
@@ -221,6 +225,9 @@ class ExampleStream:
       negative, binary = None, ()
     if binary or not self._has_labels or self._task_kind == RETRIEVAL:
       label = None
+    soft = self._soft
+    if soft and soft.columns:
+      label, binary = None, soft.columns
     columns = [n for n in (text_a, text_b, label, row_id, negative) if n]
     columns += binary
     table = _open_table(self._path, columns, settings)
@@ -243,7 +250,9 @@ class ExampleStream:
         _text(row, row_id, may_be_number=True) if row_id else name,
         _text(row, text_a),
         _text(row, text_b) if text_b else None,
-        self._label(_true_columns(row, binary) if binary else row[label])
+        soft.label(row, label)
+        if soft
+        else self._label(_true_columns(row, binary) if binary else row[label])
         if label or binary
         else _CONSTANT_LABELS.get(self._task_kind),
         (_text(row, negative),) if negative else (),

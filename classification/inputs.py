@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from classification import data, sequences
+from classification import data, sequences, soft_labels
 from common import errors, process_pool, unknown_tokens
 from records import cached_records, pipeline, tfrecord
 from text import cut_texts, input_sequences
@@ -60,7 +60,11 @@ def label_ids(
   for ranking the relevances, float32 [B] or [B, W]; for retrieval the texts'
   checksums, int64 [B, W].
   As in the original: a missing label has index 0, like the first class.
+  Soft labels are float32 [B, L].
   """
+  soft = soft_labels.array([example.label for example in examples])
+  if soft is not None:
+    return soft
   if task_kind == data.RETRIEVAL:
     # Checksums identify equal texts. They have 32 bits, because batches are
     # int32. With a probability of 1 %, two of 10,000 texts have the same
@@ -210,7 +214,11 @@ def prepare(
     statistics["num_records"],
     statistics["max_sequences"],
     _features(
-      options, statistics["min_sequences"], statistics["max_sequences"]
+      options,
+      statistics["min_sequences"],
+      statistics["max_sequences"],
+      is_soft=isinstance(examples, list)
+      and soft_labels.is_soft(examples[0].label),
     ),
   )
 
@@ -244,7 +252,7 @@ def log_examples(examples, options):
     )
 
 
-def _features(options, min_sequences, max_sequences):
+def _features(options, min_sequences, max_sequences, *, is_soft):
   """Returns the features of the records for tf.io.parse_example."""
   shape = [max_sequences, options.max_seq_length]
   integers = tf.io.FixedLenFeature(shape, tf.int64)
@@ -254,8 +262,11 @@ def _features(options, min_sequences, max_sequences):
       shape[1:], tf.int64, allow_missing=True
     )
   is_number = options.task_kind in (data.SIMILARITY, *data.OF_ONE_LOGIT)
+  is_number = is_number or is_soft
   counts = dict.fromkeys((data.RETRIEVAL, *data.OF_RANKS), shape[:1])
   counts[data.MULTI_LABEL] = [len(options.labels)]
+  if is_soft:
+    counts[data.SINGLE] = [len(options.labels)]
   return {
     **dict.fromkeys(input_sequences.NAMES, integers),
     "label_ids": tf.io.FixedLenFeature(

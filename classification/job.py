@@ -27,6 +27,7 @@ from classification import (
   glue,
   inputs,
   model,
+  points,
   ranking,
   reranker,
   scores,
@@ -41,6 +42,7 @@ from training import (
   harness,
   run_report,
   run_setup,
+  train_log,
 )
 
 
@@ -309,6 +311,7 @@ class ModelRun:
         run.task,
         **run_setup.model_options(settings, run.strategy),
       )
+    self._model.train_with(points.losses_of(settings, run.task.task_kind))
     # Evaluations during and after training share its compiled function.
     self._evaluator = Evaluator(self._model, run.strategy)
 
@@ -445,6 +448,7 @@ class ModelRun:
     # All processes compute, but only the chief writes.
     results = self._scores(folder)
     if distribution.is_chief(self._run.strategy):
+      train_log.write_evaluation(folder, self._step, results)
       write_results(
         os.path.join(folder, "eval_results.txt"),
         {"global_step": self._step, **results},

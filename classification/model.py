@@ -7,7 +7,8 @@ usually [B, L]; [B, 1] for regression; [B, W] for W endings or passages; and
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -48,6 +49,16 @@ class Network(tf.Module):
     self.config = config
     self.task_kind = task_kind
     self.bert = registry.make_encoder(config, **model_options)
+    # The losses that training minimizes; --losses replaces the task's own.
+    self.training_losses: Callable = self.example_losses
+
+  def train_with(self, losses: Iterable[tuple[Any, dict]]) -> None:
+    """Sets `training_losses` to files of classification/losses."""
+    for file, options in losses:
+      self.training_losses = file.make(
+        self.training_losses, self.task_kind, **options
+      )
+      self.compares_examples = self.compares_examples or file.COMPARES
 
   def trained_variables(self) -> Sequence[tf.Variable]:
     """Returns all variables; the caller excludes frozen variables."""
@@ -247,7 +258,7 @@ def objective(
     labels = batch["label_ids"]
     losses = batch.get("whole_losses")  # [B]
     if losses is None:
-      losses = model.example_losses(logits, labels, *loss_options)
+      losses = model.training_losses(logits, labels, *loss_options)
     metrics = {"classifier_loss": _mean_of(losses, example_weights(batch))}
     # The loop divides this sum by the sum of the whole batch's weights.
     loss = metrics["classifier_loss"][0]
@@ -257,6 +268,8 @@ def objective(
       product = tf.reduce_sum(logits * batch["logits_gradient"])
       loss += product - tf.stop_gradient(product)
     if task_kind in (data.SINGLE, data.CHOICE):
+      if labels.dtype.is_floating:  # Soft labels [B, L].
+        labels = tf.argmax(labels, axis=-1, output_type=tf.int32)
       predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
       right = tf.cast(tf.equal(predicted, labels), tf.float32)
       real = tf.cast(batch["is_real_example"], tf.float32)
@@ -301,7 +314,7 @@ def with_whole_losses(
     first = replica.replica_id_in_sync_group * layers.sizes(logits)[0]
   with tf.GradientTape() as tape:
     tape.watch(whole[0])
-    losses = model.example_losses(*whole[:2])
+    losses = model.training_losses(*whole[:2])
     loss = tf.reduce_sum(losses * whole[2])
   rows = slice(first, first + layers.sizes(logits)[0])
   return {

@@ -12,7 +12,7 @@ from absl import logging
 
 import configuration
 from checkpoints import model_files, model_folder
-from classification import data, glue, ranking, scores
+from classification import data, glue, ranking, scores, soft_labels
 from common import errors, run_settings
 from training import run_setup
 
@@ -254,7 +254,11 @@ def _own_examples(settings, config, purposes, task_kind):
   """Returns the examples of each purpose, and the classes."""
   examples: dict = {}
   fraction = settings.eval_fraction
-  classes = settings.labels or settings.get("label_columns")
+  classes = (
+    settings.labels
+    or settings.get("label_columns")
+    or soft_labels.class_names(settings.get("soft_label_columns") or ())
+  )
   if "train" in purposes:
     examples["train"] = data.read(
       settings.train_file, settings, task_kind, labels=classes
@@ -271,7 +275,9 @@ def _own_examples(settings, config, purposes, task_kind):
   if fraction and examples:
     (unsplit,) = examples.values()
     module = ranking if task_kind in data.OF_RANKS else data
-    parts = module.split_off(unsplit, fraction, settings.seed)
+    train, held_out = module.split_off(unsplit, fraction, settings.seed)
+    held_out = [x._replace(label=soft_labels.hard(x.label)) for x in held_out]
+    parts = train, held_out
     examples = {
       name: part
       for name, part in zip(("train", "eval"), parts)

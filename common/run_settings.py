@@ -146,7 +146,11 @@ class Rule(NamedTuple):
 def _is_on(settings: Settings, condition: str) -> bool:
   name, _, value = condition.removeprefix("!").partition("=")
   setting = settings.get(name)
-  is_on = str(setting) == value if value else bool(setting)
+  is_on = bool(setting)
+  if value:
+    # A flag with several values is on for each of them.
+    listed = setting if isinstance(setting, (list, tuple)) else [setting]
+    is_on = value in map(str, listed)
   return is_on != condition.startswith("!")
 
 

@@ -7,7 +7,7 @@ import os
 import statistics
 
 from common import errors, file_io, json_files
-from reproduction import rows, runs
+from reproduction import glue_average, rows, runs
 
 REPRODUCED, OUTSIDE, NO_BAND = "reproduced", "outside the band", "no band"
 
@@ -130,7 +130,7 @@ def write(output: str) -> list[str]:
       f"--output_dir={output} has no finished run; run a row first: "
       "--row=NAME, see --list"
     )
-  text = markdown(lines)
+  text = markdown(lines) + glue_average.markdown(lines)
   page, values = (os.path.join(output, f"report.{n}") for n in ("md", "json"))
   file_io.write_text(page, text)
   json_files.write(values, lines)

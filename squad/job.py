@@ -14,7 +14,14 @@ from common import result_lines, run_settings
 from squad import answerer, inputs, null_threshold
 from squad import answers as squad_answers
 from squad import model as squad_model
-from training import distribution, harness, run_folder, run_report, run_setup
+from training import (
+  distribution,
+  harness,
+  run_folder,
+  run_report,
+  run_setup,
+  train_log,
+)
 
 # The flags about inputs and answers that a model folder stores. The folder also
 # stores do_lower_case and never_split, in tokenizer_config.json, and a
@@ -156,6 +163,7 @@ class SquadRun:
     folder = self._settings.output_dir
     if self._is_chief:
       write_results({"global_step": step, **results}, folder)
+      train_log.write_evaluation(folder, step, results)
       if self.threshold.is_auto:
         # Store the threshold next to each copy of its weights.
         self.threshold.write(folder)

@@ -85,3 +85,15 @@ def test_the_advice_fits_the_condition(rule, message):
   with pytest.raises(errors.InputError) as refused:
     run_settings.refuse_ignored(SETTINGS, [rule])
   assert str(refused.value) == message
+
+
+def test_a_flag_with_several_values_is_on_for_each_of_them():
+  settings = run_settings.Settings(
+    {"losses": ["cosent", "matryoshka"], "dims": 1}, given={"dims"}
+  )
+  rule = run_settings.Rule("dims", "losses=matryoshka")
+  run_settings.refuse_ignored(settings, [rule])
+  with pytest.raises(errors.InputError, match="--losses=other"):
+    run_settings.refuse_ignored(
+      settings, [run_settings.Rule("dims", "losses=other")]
+    )

@@ -389,3 +389,11 @@ def test_the_compilation_of_the_first_step_is_announced(tmp_path, fakes):
   log.block_begins(7)
   assert len(fakes.infos) == 1
   log.close()
+
+
+def test_a_final_evaluation_has_the_same_tags(tmp_path):
+  train_log.write_evaluation(str(tmp_path), 7, {"eval_f1": 0.25, "loss": 2.0})
+  assert tags_of(tmp_path) == {(7, "eval/f1"), (7, "eval/loss")}
+  # A folder that cannot be written costs only the summaries.
+  (tmp_path / "file").write_text("")
+  train_log.write_evaluation(str(tmp_path / "file" / "x"), 7, {"loss": 2.0})

@@ -87,8 +87,7 @@ class TrainingLog:
     text = "  ".join(f"{k} {v:.4g}" for k, v in sorted(results.items()))
     logging.info("evaluation at step %d  %s", step, text)
     if self._files:
-      names = [f"eval/{name.removeprefix('eval_')}" for name in results]
-      self._files.write(step, dict(zip(names, results.values())))
+      self._files.write(step, _of_evaluation(results))
     # The training speed does not include the time of evaluations.
     self._block_began = time.monotonic()
     self._speed_from = step, self._block_began
@@ -251,6 +250,27 @@ class TrainingLog:
     if speed := values["examples_per_second"]:
       first += f"  {progress.interval(left / speed)} left"
     return f"{first}  {others}"
+
+
+def _of_evaluation(results):
+  """Returns {name in TensorBoard: score}, such as eval/accuracy."""
+  return {f"eval/{n.removeprefix('eval_')}": v for n, v in results.items()}
+
+
+def write_evaluation(folder: str, step: int, results: dict[str, float]) -> None:
+  """Adds the scores of a final evaluation to a run's TensorBoard summaries.
+
+  They have the names of the evaluations of --eval_steps.
+  """
+  tried = _Tried(os.path.join(folder, _EVENTS))
+  with tried.write():
+    writer = tf.summary.create_file_writer(
+      folder, filename_suffix=".evaluation"
+    )
+    with writer.as_default(step=step):
+      for name, value in _of_evaluation(results).items():
+        tf.summary.scalar(name, float(value))
+    writer.close()
 
 
 class _Files:

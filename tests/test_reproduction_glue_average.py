@@ -1,0 +1,41 @@
+"""GLUE's average over the rows of a report."""
+
+import pytest
+
+from reproduction import glue_average
+
+
+def line(row, metric, median, deviations=()):
+  return {
+    "row": row,
+    "metric": metric,
+    "median": median,
+    "deviations": list(deviations),
+  }
+
+
+LINES = [
+  line("cola-tiny", "eval_matthews", 10.0, ["other flags"]),
+  line("cola-tiny", "eval_matthews", 20.0),
+  line("mrpc-tiny", "eval_f1", 80.0),
+  line("mrpc-tiny", "eval_accuracy", 70.0),
+  line("mnli-tiny", "eval_accuracy", 60.0),
+  line("mnli-tiny", "eval_mismatched_accuracy", 64.0),
+  line("wnli-tiny", "eval_accuracy", 1.0),
+  line("rte-mini", "eval_accuracy", 50.0),
+  line("sst-2-tiny", "GLUE's server", None),
+]
+
+
+def test_a_task_counts_with_the_mean_of_its_metrics():
+  (average,) = glue_average.averages(LINES)
+  assert average.suffix == "tiny"
+  assert average.value == pytest.approx((20 + 75 + 62) / 3)
+  assert average.tasks == ["cola", "mrpc", "mnli"]
+  assert average.missing == ["sst-2", "sts-b", "qqp", "qnli", "rte"]
+  (*_, row) = glue_average.markdown(LINES).strip().split("\n")
+  assert row.startswith("| tiny | 52.3 | cola, mrpc, mnli | sst-2, sts-b, ")
+
+
+def test_a_single_task_has_no_average():
+  assert glue_average.markdown(LINES[:2]) == ""
