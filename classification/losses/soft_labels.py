@@ -1,4 +1,4 @@
-"""The probabilities of a teacher as labels (distillation, arXiv 1503.02531).
+"""The probabilities of a teacher as labels (arXiv 1503.02531).
 
   T^2 * cross-entropy(softmax(teacher / T), softmax(student / T))
 
