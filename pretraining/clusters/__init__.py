@@ -20,6 +20,8 @@ from typing import Any
 
 from common import errors, extensions
 
+_BOOLS = {"true": True, "false": False}
+
 
 def names() -> tuple[str, ...]:
   """Returns the names of the engines."""
@@ -93,6 +95,20 @@ def _attempt(function: Callable, block: Any) -> tuple[str, Any]:
   # An engine would retry a function that raises, and print long tracebacks.
   except errors.InputError as error:
     return str(error), None
+
+
+def arguments(options: str, engine: str) -> dict[str, Any]:
+  """Returns the arguments that connect to an engine's scheduler.
+
+  They are the address of a scheduler, or "name=value name=value" with integers,
+  true and false. Raises InputError: `options` has another form.
+  """
+  if options and "=" not in options:
+    return {"address": options}
+  return {
+    name: int(value) if value.isdecimal() else _BOOLS.get(value, value)
+    for name, value in key_values(options, engine).items()
+  }
 
 
 def key_values(options: str, engine: str) -> dict[str, str]:

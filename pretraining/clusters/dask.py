@@ -20,13 +20,7 @@ def _arguments(options: str) -> dict:
   """
   with errors.needs_extra("dask"):
     import distributed  # noqa: F401
-  if options and "=" not in options:
-    return {"address": options}
-  values = clusters.key_values(options, "Dask")
-  return {
-    name: int(value) if value.isdecimal() else value
-    for name, value in values.items()
-  }
+  return clusters.arguments(options, "Dask")
 
 
 def in_order(

@@ -5,9 +5,6 @@ from collections.abc import Callable, Iterator
 from common import errors
 from pretraining import clusters
 
-_DEFAULTS = {"include_dashboard": "false", "log_to_driver": "false"}
-_VALUES = {"true": True, "false": False}
-
 
 def check(options: str) -> None:
   """Raises InputError: Ray is not installed, or bad options."""
@@ -22,13 +19,11 @@ def _arguments(options: str) -> dict:
   """
   with errors.needs_extra("ray"):
     import ray  # noqa: F401
-  if options and "=" not in options:
-    return {"address": options, "log_to_driver": False}
-  values = {**_DEFAULTS, **clusters.key_values(options, "Ray")}
-  return {
-    name: int(value) if value.isdecimal() else _VALUES.get(value, value)
-    for name, value in values.items()
-  }
+  # Ray's dashboard and its workers' output are of no use here.
+  quiet = {"log_to_driver": False}
+  if not options or "=" in options:
+    quiet["include_dashboard"] = False
+  return {**quiet, **clusters.arguments(options, "Ray")}
 
 
 def in_order(
