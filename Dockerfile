@@ -12,6 +12,8 @@
 #   docker build -t bert-tf2:serve --target=serve .
 #   docker run --rm -p 127.0.0.1:8501:8501 -v "$PWD/models/sentiment:/model:ro" \
 #     bert-tf2:serve --model_name=sentiment
+# Behind a proxy, also pass the names that clients use:
+#     --allowed_hosts=api.example.org
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 FROM ${BASE_IMAGE} AS package
 
@@ -52,7 +54,10 @@ EXPOSE 8501
 # The server answers after TensorFlow and the model are loaded.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=120s \
   CMD ["python3", "-c", "import http.client as http; c = http.HTTPConnection('127.0.0.1', 8501, timeout=5); c.request('GET', '/healthz'); assert c.getresponse().status == 200"]
-ENTRYPOINT ["bert-serve", "--saved_model_dir=/model", "--host=0.0.0.0"]
+# In a container, the server must listen on all addresses. The names of its host
+# are still checked, so that no web page can reach it under another name.
+ENTRYPOINT ["bert-serve", "--saved_model_dir=/model", "--host=0.0.0.0", \
+  "--allowed_hosts=localhost,127.0.0.1"]
 
 # The last stage is the one that is built without --target.
 FROM package AS commands

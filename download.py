@@ -47,7 +47,7 @@ def print_list() -> None:
         text = f"{sum(sizes) / 1e6:,.1f} MB"
       elif entry.bytes_after:
         text = f"~{entry.bytes_after / 1e6:,.1f} MB"
-      checked = "sha256" if all(file.sha256 for file in entry.files) else ""
+      checked = "sha256" if entry.is_checked else ""
       print(
         f"  {entry.name:32} {text:>12}  {checked:6}  {entry.program:14}  "
         f"{entry.licence}: {entry.about}"

@@ -164,5 +164,5 @@ def keep_in(folder: str) -> None:
     )
     _keeper.setTarget(file)
     _keeper.flush()
-    for function in when_kept:
-      function(folder)
+  for function in when_kept:
+    function(folder)

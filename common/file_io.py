@@ -248,17 +248,21 @@ class _LocalFile(io.FileIO):
   """Reads a file; errors of a failing disk have its name."""
 
   def readinto(self, buffer):
-    with _named(self.name):
+    with named(self.name):
       return super().readinto(buffer)
 
   def readall(self) -> bytes:
-    with _named(self.name):
+    with named(self.name):
       return super().readall()
 
 
 @contextlib.contextmanager
-def _named(path: str, temporary=None):
-  """Gives an OSError without a file name, or with a temporary one, a name."""
+def named(path: str, temporary: str | None = None) -> Iterator[None]:
+  """Gives OSErrors of a block the name of a file.
+
+  These are errors without a name, such as those of a full disk, and errors that
+  name the file `temporary`.
+  """
   try:
     yield
   except OSError as error:
@@ -462,7 +466,7 @@ def atomic_write(path: str) -> Iterator[str]:
     _make_folder(path)
   temporary = temporary_path(path)
   try:
-    with _named(path, temporary):
+    with named(path, temporary):
       yield temporary
       commit(temporary, path)
   # BaseException, because Ctrl-C must not leave a half-written file either.
@@ -493,7 +497,7 @@ def new_folder(path: str) -> Iterator[str]:
     raise errors.InputError(f"{path} already exists; give a new folder")
   _make_folder(path)
   try:
-    with _named(path, temporary):
+    with named(path, temporary):
       os.mkdir(temporary)
       yield temporary
       for folder, _, names in os.walk(temporary, topdown=False):

@@ -25,7 +25,7 @@ from absl.flags import (
   register_multi_flags_validator,
 )
 
-from common import file_io, options, overwriting, program, run_settings
+from common import errors, file_io, options, overwriting, program, run_settings
 
 __all__ = [
   "DEFINE_flag",
@@ -202,7 +202,8 @@ def write_file(folder: str) -> None:
   path = os.path.join(folder, _FILE)
   read = (a.partition("=")[2] for a in sys.argv if a.startswith("--flagfile="))
   if os.path.realpath(path) not in map(os.path.realpath, read):
-    file_io.write_text(path, _as_text())
+    with errors.by_product(path):
+      file_io.write_text(path, _as_text())
 
 
 def are_of_run(folder: str) -> bool:

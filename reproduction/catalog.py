@@ -1,9 +1,17 @@
 """Reads catalog.csv: the released models and data sets, one line per file.
 
-Sizes and SHA-256 sums are from tensorflow-datasets, which publishes them for
-the same files (url_checksums, Apache-2.0). WikiText's sums are from other
-projects that use it. For a file without published values, only the length that
-the server reports is checked. A model's `bytes` are 4 per parameter.
+Sizes and SHA-256 sums of data are from tensorflow-datasets, which publishes
+them for the same files (url_checksums, Apache-2.0). WikiText's sums are from
+other projects that use it. all-MiniLM-L6-v2's are those of its Hub repository
+at the revision in the URL.
+
+checksums.csv has sums of the files inside archives. Those of the seven models
+of 2018 are from NVIDIA's DeepLearningExamples
+(GooglePretrainedWeightDownloader.py), which checks what it unpacks. Publishers
+state no sums for the other models (`sums` is empty): for them, only the length
+that the server reports and the archive's own checksums are checked.
+
+A model's `bytes` are 4 per parameter.
 """
 
 import csv
@@ -39,6 +47,12 @@ class Entry(NamedTuple):
   group: str  # For data: a value of --data that selects a group of data sets.
   # {published file: number of lines, including a header, or of questions}
   rows: dict[str, int]
+  sums: dict[str, str] = {}  # {file of the folder: SHA-256}, if it is known.
+
+  @property
+  def is_checked(self) -> bool:
+    """Whether checksums of all files, or of what is in them, are known."""
+    return bool(self.sums) or all(file.sha256 for file in self.files)
 
 
 def read_groups(name: str) -> Iterator[list[dict]]:
@@ -52,6 +66,10 @@ def read_groups(name: str) -> Iterator[list[dict]]:
 
 def _read(kind: str) -> dict[str, Entry]:
   """Returns {name: Entry} for a kind; a name's first line has the fields."""
+  sums = {
+    lines[0]["name"]: {line["file"]: line["sha256"] for line in lines}
+    for lines in read_groups("checksums.csv")
+  }
   entries = {}
   for lines in read_groups("catalog.csv"):
     first = lines[0]
@@ -65,6 +83,7 @@ def _read(kind: str) -> dict[str, Entry]:
         ),
         bytes_after=int(first["bytes"] or 0),
         rows={name: int(count) for name, count in rows},
+        sums=sums.get(first["name"], {}),
         **{name: first[name] for name in text_fields.split()},
       )
   return entries

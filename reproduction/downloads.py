@@ -6,6 +6,7 @@ folder with the final name is complete. No TensorFlow is imported here.
 
 import os
 import re
+import secrets
 import shutil
 import tarfile
 import tempfile
@@ -24,8 +25,21 @@ from reproduction import catalog
 # This file marks a folder that download.py created, and lists its source files.
 _RECORD = "download.json"
 _ARCHIVES = (".zip", ".tar.gz")
-# What shutil.unpack_archive raises for a damaged archive or a full disk.
-_FAULTS = zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError
+# What shutil.unpack_archive raises for a damaged archive or a full disk. For a
+# password or an unknown compression, zipfile raises the last two.
+_FAULTS = (
+  zipfile.BadZipFile,
+  tarfile.TarError,
+  zlib.error,
+  EOFError,
+  OSError,
+  RuntimeError,
+  NotImplementedError,
+)
+# The start of a web page, after white space.
+_PAGE = re.compile(rb"\s*(<!doctype html|<html|<\?xml)", re.IGNORECASE)
+_ANONYMOUS = f"top-{secrets.token_hex(8)}"  # No archive can know this name.
+_WEIGHTS = (".index", ".safetensors", ".bin")
 _TIMEOUT = 9, 30  # Seconds to connect, and to wait for the next byte.
 _TRIES = 5
 _PAUSE = 2.0  # Seconds before the second try; doubled for each later try.
@@ -39,7 +53,8 @@ def fetch(
   """Creates an entry's folder inside `folder`, unless it exists.
 
   Returns its path, and whether it was created now. Raises InputError: a file
-  cannot be downloaded or unpacked, or another file or folder has its name.
+  cannot be downloaded or unpacked, files are missing or differ from the
+  published ones, or another file or folder has its name.
   """
   target = os.path.join(folder, entry.name)
   # The record is written before the folder gets its final name.
@@ -63,10 +78,16 @@ def fetch(
       unpack(path, os.path.join(ready, name) if several else ready)
     else:
       shutil.copy(path, ready)
-  if entry.name == "mrpc":
-    split_mrpc(ready)
-  if entry.name.startswith("wikitext-"):
-    split_wikitext(ready)
+  try:
+    if entry.name == "mrpc":
+      split_mrpc(ready)
+    if entry.name.startswith("wikitext-"):
+      split_wikitext(ready)
+    check_folder(entry, ready)
+  except errors.InputError:
+    for path in paths:  # The same command downloads them again.
+      file_io.remove(path)
+    raise
   urls = [file.url for file in entry.files]
   record = {"name": entry.name, "licence": entry.licence, "files": urls}
   json_files.write(os.path.join(ready, _RECORD), record)
@@ -74,6 +95,41 @@ def fetch(
   os.rename(ready, target)
   shutil.rmtree(part)
   return target, True
+
+
+def check_folder(entry: catalog.Entry, folder: str) -> None:
+  """Checks the files of a download.
+
+  Raises InputError: a file is missing, is empty, or differs from the published
+  file.
+  """
+  names = [
+    os.path.relpath(os.path.join(top, name), folder)
+    for top, _, names in os.walk(folder)
+    for name in names
+  ]
+  if not any(os.path.getsize(os.path.join(folder, name)) for name in names):
+    raise errors.InputError(_incomplete(entry, "it has no file with content"))
+  if entry.bytes_after:
+    for content, endings in (("weights", _WEIGHTS), ("configuration", ".json")):
+      if not any(name.endswith(endings) for name in names):
+        raise errors.InputError(_incomplete(entry, f"it has no {content}"))
+  for name in {**entry.rows, **entry.sums}:
+    path = os.path.join(folder, name)
+    if not os.path.isfile(path):
+      raise errors.InputError(_incomplete(entry, f"{name} is missing"))
+    expected = entry.sums.get(name)
+    if expected and file_io.size_and_sha256(path)[1] != expected:
+      reason = f"the SHA-256 of {name} differs from that of the published file"
+      raise errors.InputError(_incomplete(entry, reason))
+
+
+def _incomplete(entry, reason):
+  urls = ", ".join(file.url for file in entry.files)
+  return (
+    f"{entry.name} is not what was published: {reason}; its files were removed "
+    f"({urls}); try again, or pass another --base_url"
+  )
 
 
 # Files.
@@ -105,9 +161,11 @@ def download(
     try:
       _transfer(url, part)
       break
-    except requests.RequestException as error:
+    # requests raises a ValueError for a redirect to something that is no URL.
+    except (requests.RequestException, ValueError) as error:
       # Retry if the server is busy, or if it has sent part of the file.
-      status = error.response is not None and error.response.status_code
+      response = getattr(error, "response", None)
+      status = response is not None and response.status_code
       can_succeed = status in _BUSY if status else os.path.exists(part)
       if number == _TRIES - 1 or not can_succeed:
         is_offline = type(error) is requests.ConnectionError
@@ -136,13 +194,17 @@ def _transfer(url: str, part):
   with requests.get(
     url, headers=headers, stream=True, timeout=_TIMEOUT
   ) as response:
-    if response.status_code == 416:  # The part is not shorter than the file.
+    # The part is not shorter than the file.
+    if response.status_code == 416 and start:
       os.remove(part)
-      return _transfer(url, part)
+      _transfer(url, part)
+      return
     response.raise_for_status()
     start *= response.status_code == 206  # 200: the whole file.
-    total = start + int(response.headers.get("Content-Length", 0))
+    length = response.headers.get("Content-Length", "")
+    total = start + (int(length) if re.fullmatch(r"[0-9]{1,18}", length) else 0)
     with (
+      file_io.named(part),
       open(part, "ab" if start else "wb") as stream,
       tqdm.tqdm(
         desc=os.path.basename(part).removesuffix(".part"),
@@ -160,6 +222,15 @@ def _transfer(url: str, part):
 
 def _check(path: str, file: catalog.File, url: str) -> None:
   """Removes the file and raises InputError if it is not the expected file."""
+  with open(path, "rb") as stream:
+    is_page = _PAGE.match(stream.read(200))
+  if is_page:
+    os.remove(path)
+    raise errors.InputError(
+      f"{url}: got a web page instead of the file, as networks that need a "
+      "login send it; open the address in a browser, then run the same command "
+      "again"
+    )
   size, sha256 = file_io.size_and_sha256(path)
   # Some files have no published size or checksum.
   if file.size not in (0, size):
@@ -182,7 +253,8 @@ def unpack(path: str, folder: str) -> None:
   """Unpacks an archive into a folder, without the archive's only top folder.
 
   Raises InputError: the archive is damaged or too large for the disk, a .tar
-  member is a device or would be outside the folder, or Python is too old.
+  member is a device or would be outside the folder, a link would point out of
+  it, or Python is too old.
   """
   if not hasattr(tarfile, "data_filter"):
     raise errors.InputError(
@@ -202,10 +274,32 @@ def unpack(path: str, folder: str) -> None:
     names = {*os.listdir(top)} - {"__MACOSX", ".DS_Store"}
     # Most archives of the original and of GLUE have one folder at the top.
     if len(names) == 1 and os.path.isdir(os.path.join(top, *names)):
-      top = os.path.join(top, *names)
+      # Under another name, links to ../NAME/file are links to outside.
+      named, top = os.path.join(top, *names), os.path.join(top, _ANONYMOUS)
+      os.rename(named, top)
+    _refuse_links_out_of(top, path)
     os.makedirs(folder, exist_ok=True)
     for name in os.listdir(top):
       shutil.move(os.path.join(top, name), folder)
+
+
+def _refuse_links_out_of(folder, archive):
+  """Raises InputError if a link below a folder points out of this folder.
+
+  The filter of tarfile checks the archive's links before its only top folder is
+  dropped: a link from a/b to ../c was inside then.
+  """
+  root = os.path.realpath(folder)
+  for top, folders, names in os.walk(folder):
+    for name in (*folders, *names):
+      path = os.path.join(top, name)
+      target = os.path.realpath(path)
+      if os.path.islink(path) and os.path.commonpath([root, target]) != root:
+        raise errors.InputError(
+          f"{archive} cannot be unpacked: its link "
+          f"{os.path.relpath(path, folder)} points out of the folder "
+          f"({os.readlink(path)}); download it from another --base_url"
+        )
 
 
 def split_mrpc(folder: str) -> None:

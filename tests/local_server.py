@@ -10,7 +10,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
   Other attributes of the server: the first `cuts` responses end after
   `cut_after` bytes; `statuses` are the error codes of the first responses;
-  `requests` lists the path and the Range header of every request.
+  `requests` lists the path and the Range header of every request; `redirects`
+  is {path: Location}.
   """
 
   def do_GET(self):
@@ -18,6 +19,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server.requests.append((self.path, byte_range))
     if server.statuses:
       self.send_error(server.statuses.pop(0))
+      return
+    if self.path in server.redirects:
+      self.send_response(302)
+      self.send_header("Location", server.redirects[self.path])
+      self.end_headers()
       return
     if self.path not in server.files:
       self.send_error(404)
@@ -48,7 +54,7 @@ def serve(files):
   """Yields a running server for {path: bytes}; `server.url` is its address."""
   server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
   server.files, server.cuts, server.cut_after = files, 0, 0
-  server.statuses, server.requests = [], []
+  server.statuses, server.requests, server.redirects = [], [], {}
   server.url = f"http://127.0.0.1:{server.server_address[1]}"
   thread = threading.Thread(target=server.serve_forever, daemon=True)
   thread.start()

@@ -1,5 +1,7 @@
 """Checkpoints are found, read, written and loaded; faults are reported."""
 
+import errno
+import os
 import pathlib
 import resource
 import shutil
@@ -183,6 +185,70 @@ def test_a_full_disk_leaves_the_old_checkpoint(prefix, tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
   check_equal(stored_weights.read(prefix), VALUES)
   assert len(list(tmp_path.iterdir())) == 2
+
+
+def failing(number, function):
+  """Returns a function whose NUMBERth call raises, as on a failing disk."""
+  calls = []
+
+  def wrapped(*arguments, **options):
+    calls.append(arguments)
+    if len(calls) == number:
+      raise OSError(errno.EIO, "Input/output error", arguments[0])
+    return function(*arguments, **options)
+
+  return wrapped
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_failing_replacement_keeps_the_old_weights(
+  tmp_path, monkeypatch, number, links
+):
+  prefix = str(tmp_path / "bert_model.ckpt")
+  weight_files.write_tf1(prefix, {"a": np.zeros(3, "f")})
+  before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+  if not links:
+    monkeypatch.setattr(os, "link", failing(1, os.link))
+  rename = failing(number, tf.io.gfile.rename)
+  with monkeypatch.context() as patch:
+    patch.setattr(tf.io.gfile, "rename", rename)
+    with pytest.raises(errors.InputError, match="Input/output error"):
+      weight_files.write_tf1(prefix, {"a": np.ones(3, "f")})
+  assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+  weight_files.write_tf1(prefix, {"a": np.ones(3, "f")})
+  assert sorted(before) == sorted(os.listdir(tmp_path))
+  assert weight_files.open_reader(prefix).read("a").tolist() == [1, 1, 1]
+
+
+class Killed(BaseException):
+  """Ends a function as a kill would, if nothing is done about it."""
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_kill_during_a_replacement_keeps_the_old_weights(
+  tmp_path, monkeypatch, number
+):
+  prefix = str(tmp_path / "bert_model.ckpt")
+  weight_files.write_tf1(prefix, {"a": np.zeros(3, "f")})
+  rename, calls = tf.io.gfile.rename, []
+
+  def killed(*arguments, **options):
+    calls.append(arguments)
+    if len(calls) >= number:
+      raise Killed
+    rename(*arguments, **options)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(tf.io.gfile, "rename", killed)
+    with pytest.raises(Killed):
+      weight_files.write_tf1(prefix, {"a": np.ones(3, "f")})
+  for path in (prefix, str(tmp_path)):
+    assert weight_files.open_reader(path).read("a").tolist() == [0, 0, 0]
+  weight_files.write_tf1(prefix, {"a": np.ones(3, "f")})
+  for path in (prefix, str(tmp_path)):
+    assert weight_files.open_reader(path).read("a").tolist() == [1, 1, 1]
+  assert len(os.listdir(tmp_path)) == 2
 
 
 def test_a_folder_that_is_a_file_is_refused(tmp_path):

@@ -21,6 +21,12 @@ def raising(error):
   return main
 
 
+def of_tensorflow(name, message):
+  """Returns an exception like TensorFlow's."""
+  module = {"__module__": "tensorflow.python.framework", "error_code": 8}
+  return type(name, (Exception,), {**module, "message": message})(message)
+
+
 def report(error, capsys):
   """Returns the exit code and the text on standard error."""
   with pytest.raises(SystemExit) as stopped:
@@ -49,8 +55,24 @@ def report(error, capsys):
     ),
     (MemoryError("9 GB"), "not enough memory (9 GB); lower the batch size"),
     (
-      type("ResourceExhaustedError", (Exception,), {})("OOM"),
+      of_tensorflow("ResourceExhaustedError", "OOM"),
       "not enough memory (OOM); ",
+    ),
+    # TensorFlow has the same exception for a full disk.
+    (
+      of_tensorflow(
+        "ResourceExhaustedError",
+        "{{node Save}} /tmp/a.data; No space left on device [Op:SaveV2]",
+      ),
+      "/tmp/a.data; No space left on device; make room, and run the same ",
+    ),
+    (
+      of_tensorflow("UnknownError", "/tmp/a.data; Input/output error"),
+      "/tmp/a.data; Input/output error; check the disk",
+    ),
+    (
+      OSError(errno.EROFS, "Read-only file system", "a/b.txt"),
+      "Read-only file system: a/b.txt; pass a folder that can be written",
     ),
   ],
 )
@@ -118,6 +140,22 @@ def test_a_main_without_errors_is_left_alone():
   wrapped = errors.report_input_errors(main)
   assert wrapped(["a", "b"]) == 2
   assert (wrapped.__name__, wrapped.__doc__) == ("main", "Does a thing.")
+
+
+def test_a_by_product_that_cannot_be_written_is_named(caplog):
+  for error in (
+    OSError(errno.ENOSPC, "No space left on device"),
+    of_tensorflow("ResourceExhaustedError", "No space left on device"),
+    errors.InputError("No space left on device"),
+  ):
+    with errors.by_product(f"{type(error)}.html"):
+      raise error
+    assert caplog.messages[-1] == (
+      f"{type(error)}.html cannot be written (No space left on device); the run"
+      " goes on without it"
+    )
+  with pytest.raises(KeyError), errors.by_product("a.html"):
+    raise KeyError("ours")
 
 
 def test_the_same_warning_is_logged_once(monkeypatch):

@@ -1,5 +1,6 @@
 """file_io.py and tfrecord.py: reading, atomic writing and TFRecords."""
 
+import errno
 import gzip
 import os
 import pathlib
@@ -372,6 +373,40 @@ def test_an_empty_folder_that_cannot_be_removed_is_filled(
   assert not os.listdir(tmp_path / "volume")
   fill(tmp_path / "volume")
   assert sorted(os.listdir(tmp_path / "volume")) == ["a", "inner"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_failing_renaming_leaves_a_mounted_folder_empty(
+  tmp_path, monkeypatch, number
+):
+  rename, calls = os.rename, []
+
+  def failing(source, target):
+    calls.append(target)
+    if len(calls) == number:
+      raise OSError(errno.EIO, "Input/output error", source)
+    rename(source, target)
+
+  (tmp_path / "volume").mkdir()
+  monkeypatch.setattr(os.path, "ismount", lambda path: path.endswith("volume"))
+  with monkeypatch.context() as patch:
+    patch.setattr(os, "rename", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+      fill(tmp_path / "volume")
+  assert not os.listdir(tmp_path / "volume")
+  fill(tmp_path / "volume")
+  assert sorted(os.listdir(tmp_path / "volume")) == ["a", "inner"]
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+  """The system's errors of write and fsync have no name."""
+  path = str(tmp_path / "a.txt")
+  fault = OSError(errno.ENOSPC, "No space left on device")
+  for write in (file_io.atomic_write, file_io.new_folder):
+    with pytest.raises(OSError) as raised, write(path):
+      raise fault
+    assert raised.value.filename == path and not os.listdir(tmp_path)
+    fault.filename = None
 
 
 @pytest.mark.parametrize("char", ["n", "\u00e9", "\u6771"])

@@ -32,6 +32,14 @@ def test_faults_name_the_file(tmp_path, data, fault):
     json_files.read(str(path))
 
 
+def test_a_type_that_allows_null_is_named():
+  with pytest.raises(
+    errors.InputError, match="is 5; expected a string or null"
+  ):
+    json_files.field({"a": 5}, "a", str | None, "a.json")
+  assert json_files.field({"a": None}, "a", str | None, "a.json") is None
+
+
 def test_missing_file(tmp_path):
   with pytest.raises(errors.InputError, match="no such file"):
     json_files.read(f"{tmp_path}/none")

@@ -145,6 +145,64 @@ def test_a_busy_server_is_asked_again_but_not_after_404(server, tmp_path):
   assert len(server.requests) == 4
 
 
+@pytest.mark.parametrize("location", ["http://[::1", "http://", "ftp://x/y"])
+def test_a_redirect_to_nowhere_is_refused(server, tmp_path, location):
+  server.redirects = {PATH: location}
+  with pytest.raises(errors.InputError, match="could not be downloaded"):
+    download(server, tmp_path)
+  assert not os.listdir(tmp_path)
+
+
+def test_a_first_request_that_is_out_of_range_is_refused(server, tmp_path):
+  server.statuses = [416] * 9
+  with pytest.raises(errors.InputError, match="could not be .*416"):
+    download(server, tmp_path)
+  assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+  "page", [b"<!DOCTYPE html><title>Login</title>", b"\n <HTML><body>"]
+)
+def test_the_page_of_a_login_is_no_file(server, tmp_path, page):
+  server.files[PATH] = page
+  file = catalog.File(URL)  # Without a published size and checksum.
+  with pytest.raises(errors.InputError, match="got a web page instead of"):
+    download(server, tmp_path, file)
+  assert not os.listdir(tmp_path)
+
+
+CONTENT = {"top/bert_config.json": b"{}", "top/bert_model.ckpt.index": b"i"}
+
+
+@pytest.mark.parametrize(
+  "content, message",
+  [
+    ({}, "it has no file with content"),
+    ({"top/bert_config.json": b""}, "it has no file with content"),
+    ({"top/bert_config.json": b"{}"}, "it has no weights"),
+    ({"top/bert_model.ckpt.index": b"i"}, "it has no configuration"),
+    (CONTENT, "vocab.txt is missing"),
+    ({**CONTENT, "top/vocab.txt": b"b"}, "SHA-256 of vocab.txt differs"),
+    ({**CONTENT, "top/vocab.txt": b"a"}, None),
+  ],
+)
+def test_a_model_is_what_was_published(tmp_path, content, message):
+  entry = catalog.MODELS[MODEL]._replace(
+    sums={"vocab.txt": hashlib.sha256(b"a").hexdigest()}
+  )
+  files = {MODEL_PATH: zipped(content)}
+  with local_server.serve(files) as server:
+    if not message:
+      assert downloads.fetch(entry, str(tmp_path), server.url)[1]
+      return
+    with pytest.raises(errors.InputError, match=message):
+      downloads.fetch(entry, str(tmp_path), server.url)
+    assert not (tmp_path / MODEL).exists()
+    # The same command asks the server again.
+    server.files[MODEL_PATH] = zipped({**CONTENT, "top/vocab.txt": b"a"})
+    assert downloads.fetch(entry, str(tmp_path), server.url)[1]
+
+
 def test_without_a_network_the_error_says_where_to_put_the_file(tmp_path):
   path, url = tmp_path / "file.zip", "http://127.0.0.1:9/"
   message = f"no connection.*file as MIRROR{PATH}; or copy .* to {path}$"
@@ -224,6 +282,29 @@ def test_links_to_outside_and_damage_are_refused(tmp_path):
   for path in (link, truncated, changed):
     with pytest.raises(errors.InputError, match="be unpacked .*download it"):
       unpacked(path)
+  assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+  "link, is_allowed",
+  # Inside while the folder `top` is there, outside once it is left out.
+  [("../top/a.txt", False), ("../../out/a.txt", False), ("a.txt", True)],
+)
+def test_a_link_stays_inside_once_the_top_folder_is_left_out(
+  tmp_path, link, is_allowed
+):
+  path = tmp_path / "a.tar.gz"
+  with tarfile.open(path, "w:gz") as archive:
+    file = tarfile.TarInfo("top/a.txt")
+    archive.addfile(file, io.BytesIO())
+    info = tarfile.TarInfo("top/link")
+    info.type, info.linkname = tarfile.SYMTYPE, link
+    archive.addfile(info)
+  if is_allowed:
+    assert unpacked(path) == ["a.txt", "link"]
+    return
+  with pytest.raises(errors.InputError, match="cannot be unpacked"):
+    unpacked(path)
   assert not (tmp_path / "out").exists()
 
 

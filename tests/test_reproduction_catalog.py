@@ -19,6 +19,16 @@ def test_names_files_and_checksums():
   assert len(set(urls)) == len(urls)
 
 
+def test_checksums_of_members_belong_to_models():
+  for lines in catalog.read_groups("checksums.csv"):
+    entry = catalog.MODELS[lines[0]["name"]]
+    assert len(entry.sums) == len(lines)
+    assert {"vocab.txt", "bert_config.json"} <= set(entry.sums)
+    assert all(re.fullmatch("[0-9a-f]{64}", s) for s in entry.sums.values())
+  checked = [name for name, e in catalog.MODELS.items() if e.is_checked]
+  assert len(checked) == 8 and "all-MiniLM-L6-v2" in checked
+
+
 def test_all_released_models_are_listed():
   miniatures = [name for name in catalog.MODELS if "uncased_L-" in name]
   assert len([n for n in miniatures if not n.startswith("wwm")]) == 24 + 2

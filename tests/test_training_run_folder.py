@@ -1,5 +1,6 @@
 """Tests run folders: resuming, damage, kills, full disks, other runs."""
 
+import errno
 import json
 import logging
 import os
@@ -68,6 +69,70 @@ def test_only_the_newest_are_kept(tmp_path):
   assert listed == ["model.ckpt-15", "model.ckpt-20"]
   save(tmp_path, *range(21, 27), max_to_keep=0)
   assert sum(name.endswith(".commit") for name in names(tmp_path)) == 8
+
+
+def failing(monkeypatch, end):
+  """Lets the writing or removal of files whose name has `end` fail."""
+
+  def wrapped(function):
+    def call(path, *rest):
+      if end in os.path.basename(path):
+        raise OSError(errno.EIO, "Input/output error", path)
+      return function(path, *rest)
+
+    return call
+
+  for name in ("write_text", "remove"):
+    monkeypatch.setattr(file_io, name, wrapped(getattr(file_io, name)))
+
+
+@pytest.mark.parametrize(
+  "end, fault",
+  [
+    ("checkpoint", "the file `checkpoint` does not name it"),
+    ("ckpt-5.commit", "older checkpoints stay"),
+    ("ckpt-5.index", "older checkpoints stay"),
+    ("ckpt-5.data", "older checkpoints stay"),
+  ],
+)
+def test_a_fault_after_the_commit_is_a_warning_and_repaired(
+  tmp_path, monkeypatch, caplog, end, fault
+):
+  claim(tmp_path, RUN, TRAINS)
+  save(tmp_path, 5)
+  with monkeypatch.context() as patch:
+    failing(patch, end)
+    save(tmp_path, 10, max_to_keep=1)
+  (message,) = caplog.messages
+  assert message.startswith(f"step 10 is saved in {tmp_path}, but {fault} (")
+  assert "Input/output error" in message
+  check_whole(newest(tmp_path), 10)
+  claim(tmp_path, RUN, TRAINS)
+  assert tf.train.latest_checkpoint(str(tmp_path)).endswith("-10")
+  steps = {name.split(".")[1] for name in names(tmp_path) if "ckpt" in name}
+  # A checkpoint that is still complete is removed with the next save.
+  is_whole = end == "ckpt-5.commit"
+  assert steps == ({"ckpt-5", "ckpt-10"} if is_whole else {"ckpt-10"})
+  save(tmp_path, 15, max_to_keep=1)
+  steps = {name.split(".")[1] for name in names(tmp_path) if "ckpt" in name}
+  assert steps == {"ckpt-15"}
+
+
+def test_a_start_writes_the_list_of_checkpoints_again(tmp_path):
+  claim(tmp_path, RUN, TRAINS)
+  save(tmp_path, 5, 10)
+  before = (tmp_path / "checkpoint").read_bytes()
+  for content in (b"", b"\xff", before.replace(b"10", b"5")):
+    # The first line says that this project wrote the file.
+    head, _, _ = before.partition(b"\n")
+    (tmp_path / "checkpoint").write_bytes(head + b"\n" + content)
+    claim(tmp_path, RUN)  # A process that only evaluates writes nothing.
+    assert (tmp_path / "checkpoint").read_bytes() != before
+    claim(tmp_path, RUN, TRAINS)
+    assert (tmp_path / "checkpoint").read_bytes() == before
+  (tmp_path / "checkpoint").unlink()
+  claim(tmp_path, RUN, TRAINS)
+  assert (tmp_path / "checkpoint").read_bytes() == before
 
 
 @pytest.mark.parametrize("name", ["exp*", "exp[1]", "exp?"])

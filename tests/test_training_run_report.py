@@ -171,6 +171,16 @@ def test_the_card_names_scores_data_and_use(written):
   assert "$" not in card
 
 
+def test_a_run_without_room_for_its_report_goes_on(tmp_path, caplog):
+  (tmp_path / "report.html").mkdir()  # It cannot be written.
+  run_report.write(
+    run_settings.Settings({"output_dir": str(tmp_path), "do_train": False}),
+    run_report.Report("question-answering", {"f1": 80.0}),
+  )
+  (message,) = caplog.messages
+  assert f"cannot write {tmp_path}/report.html" in message
+
+
 def test_a_model_that_was_not_trained_gets_no_card(tmp_path):
   run_report.write(
     run_settings.Settings({"output_dir": str(tmp_path), "do_train": False}),

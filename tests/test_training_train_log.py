@@ -1,7 +1,9 @@
 """Tests what a run logs on the screen, in train_log.jsonl and TensorBoard."""
 
+import errno
 import io
 import json
+import os
 import pathlib
 import types
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common import file_io
 from training import loop, train_log
 
 SPEED = "examples_per_second"
@@ -255,6 +258,72 @@ def test_a_resumed_run_continues_the_log_where_it_resumes(tmp_path):
     (2, 2.0),
     (3, 30.0),
   ]
+
+
+DAMAGED = [
+  b"\xff\xfe",
+  b'{"step": 2, "loss": \xff}',
+  b'{"step": 2, "loss": "1"}',
+  b'{"step": 2, "loss": [1]}',
+  b'{"step": 2, "loss": NaN}',
+  b'{"step": 2, "loss": true}',
+  b'{"step": "2"}',
+  b'{"step": 2.5}',
+  b'{"step": true}',
+  b'{"step": null}',
+  b'{"loss": 1}',
+  b"[" * 10_000,
+  b"[2]",
+  b"2",
+  b"",
+]
+
+
+@pytest.mark.parametrize("line", DAMAGED)
+def test_damaged_lines_are_skipped(tmp_path, line):
+  good = {"step": 1, "loss": 0.5}, {"step": 3, "loss": None}
+  first, last = (json.dumps(entry).encode() for entry in good)
+  path = tmp_path / "train_log.jsonl"
+  path.write_bytes(b"\n".join([first, line, last, b""]))
+  assert train_log.read(str(tmp_path)) == list(good)
+  open_log(tmp_path, first_step=1).close()
+  assert path.read_bytes() == first + b"\n"
+
+
+class FullDisk:
+  """A stream that cannot be written."""
+
+  def write(self, data):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  flush = close = lambda self: None
+
+
+def test_a_full_disk_does_not_end_the_training(tmp_path, caplog, monkeypatch):
+  monkeypatch.setattr(file_io, "open_for_appending", lambda _: FullDisk())
+  log = open_log(tmp_path, log_steps=1)
+  for step in (1, 2, 3):
+    log_block(log, step, [float(step)])
+  log.close()
+  path = f"{tmp_path}/train_log.jsonl"
+  messages = [text for text in caplog.messages if path in text]
+  assert messages == [
+    f"{path} cannot be written (No space left on device); the training goes on",
+    f"{path} lacks entries: 3 writes failed",
+  ]
+  assert tags_of(tmp_path)
+
+
+def test_a_fault_of_the_program_is_no_full_disk(tmp_path, monkeypatch):
+  class Broken(FullDisk):
+    def write(self, data):
+      raise KeyError("ours")
+
+  monkeypatch.setattr(file_io, "open_for_appending", lambda _: Broken())
+  log = open_log(tmp_path, log_steps=1)
+  log_block(log, 1, [1.0])
+  with pytest.raises(KeyError):
+    log.flush()
 
 
 def test_tensorboard_gets_the_same_values(tmp_path):
