@@ -153,7 +153,7 @@ def _copy_file(source: str, target: str) -> None:
 def _widen(folder: str, vocab_size: int) -> None:
   """Gives a SpladePooling the number of tokens, if it has a number."""
   path = os.path.join(folder, "config.json")
-  values = json_files.read(path)
+  values = json_files.read_settings(path)
   # The two names in versions 5 and 6.
   for key in ("word_embedding_dimension", "embedding_dimension"):
     if values.get(key) is not None:

@@ -267,15 +267,18 @@ def guess_delimiter(header: str, names: tuple) -> str:
   """Guesses the column separator of a CSV from its first line.
 
   It tries ",", ";", tab and "|", and returns the one that gives columns with
-  all `names`, or else the most columns. Raises InputError: the names are
-  numbers, and several separators give enough columns.
+  all `names`, or else the most columns. Raises InputError: the line is not CSV,
+  or the names are numbers, and several separators give enough columns.
   """
   # Only the header counts, because texts in other lines may contain separators.
-  with _long_fields():
-    columns = {
-      delimiter: next(csv.reader([header], delimiter=delimiter), [])
-      for delimiter in _DELIMITERS
-    }
+  try:
+    with _long_fields():
+      columns = {
+        delimiter: next(csv.reader([header], delimiter=delimiter), [])
+        for delimiter in _DELIMITERS
+      }
+  except csv.Error as error:  # A carriage return within the line.
+    raise errors.InputError(f"not CSV: {error}") from error
   if _are_numbers(names):
     minimum = max(map(int, names))
     fitting = [d for d, cells in columns.items() if len(cells) >= minimum > 1]
@@ -316,9 +319,13 @@ def _parquet_rows(path, names):
         for row in batch.to_pylist():
           number += 1
           yield Row(number, *_values(row, names))
-  except (pyarrow.ArrowException, OSError) as error:
+  except errors.InputError:
+    raise
+  # A name that is not UTF-8 and a date after the year 9999 are ValueErrors.
+  except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
+    reason = " ".join(str(error).split("\n")[:1]) or type(error).__name__
     raise errors.InputError(
-      f"{path} is not Parquet or cannot be read: {str(error).splitlines()[0]}"
+      f"{path} is not Parquet or cannot be read: {reason}"
     ) from error
   if not number:
     raise errors.InputError(f"{path}: no rows")

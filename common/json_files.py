@@ -13,6 +13,7 @@ from common import errors, file_io
 # The maximum nesting of lists and objects. Readers recurse through values,
 # NumPy 1 stops at 32 axes, and no file of this project has more than 10 levels.
 _MAX_DEPTH = 30
+_MOST_BYTES = 1 << 26  # Of a file of settings.
 
 
 def parse(text: str | bytes) -> typing.Any:
@@ -57,13 +58,29 @@ def read(path: str, json_type: type | tuple[type, ...] = dict) -> typing.Any:
   return values
 
 
+def read_settings(path: str, json_type: type = dict):
+  """Returns the value of a file with settings, such as a config.json.
+
+  Raises InputError: see `read`, or the file is no regular file, or is larger
+  than 64 MiB, which only a damaged or malicious file is. The largest file of a
+  released model, a tokenizer.json, has 33 MB.
+  """
+  size = file_io.size(path)
+  if size > _MOST_BYTES:
+    raise errors.InputError(
+      f"{path} has {size:,} bytes; a file of settings has at most "
+      f"{_MOST_BYTES:,}: pass the model's own file"
+    )
+  return read(path, json_type)
+
+
 def read_optional(folder: str, name: str) -> tuple[str, dict]:
   """Returns (path, JSON object) of a folder's file; {} if there is none.
 
-  Raises InputError: see `read`.
+  Raises InputError: see `read_settings`.
   """
   path = os.path.join(folder, name)
-  return path, read(path) if file_io.exists(path) else {}
+  return path, read_settings(path) if file_io.exists(path) else {}
 
 
 class Folder:
@@ -105,13 +122,14 @@ class Folder:
   ) -> typing.Any:
     """Returns the value in a file; an empty one if it is missing.
 
-    Raises InputError: see the function `read`; a missing file is an error only
+    Raises InputError: see `read_settings`; a missing file is an error only
     if it is `required`.
     """
     if name not in self._read:
       path = self.path_of(name)
       is_there = required or file_io.exists(path)
-      self._read[name] = read(path, json_type) if is_there else json_type()
+      value = read_settings(path, json_type) if is_there else json_type()
+      self._read[name] = value
     return self._read[name]
 
 

@@ -82,6 +82,22 @@ def read_texts(path: str) -> list[str]:
   return texts
 
 
+# What NumPy raises for a file that is damaged, is no .npz file, or has a header
+# with an impossible size.
+_DAMAGE = (
+  zipfile.BadZipFile,
+  zlib.error,
+  EOFError,
+  LookupError,
+  MemoryError,
+  NotImplementedError,
+  OSError,  # A damaged offset.
+  OverflowError,
+  RuntimeError,
+  ValueError,
+)
+
+
 def checksums(sequences: Iterable) -> np.ndarray:
   """Returns a checksum of each line's token ids, uint32 [N]."""
   values = [zlib.crc32(np.array(ids, np.int32).tobytes()) for ids in sequences]
@@ -99,7 +115,7 @@ def read(path: str, sequences: Iterable = ()) -> np.ndarray:
     with file_io.open_for_reading(path) as stream:
       arrays = np.load(stream)
       vectors, stored = arrays["vectors"], arrays.get("checksums", ())
-  except (zipfile.BadZipFile, EOFError, LookupError, ValueError) as error:
+  except _DAMAGE as error:
     raise errors.InputError(
       f"{path} has no readable vectors ({error}); pass the .npz that --search "
       "wrote to --output_file"

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pathlib
 import re
 import sys
 
@@ -592,6 +593,21 @@ def test_parquet(tmp_path):
   path.write_bytes(content)
   with pytest.raises(errors.InputError, match="d.parquet is not Parquet or"):
     data.read(str(path), settings(), "single")
+
+
+def test_parquet_that_python_cannot_express(tmp_path):
+  path = str(tmp_path / "d.parquet")
+  far = pyarrow.array([10**7], pyarrow.date32())  # The year 29,348.
+  parquet.write_table(pyarrow.table({"text": far, "label": [1]}), path)
+  with pytest.raises(
+    errors.InputError, match="d.parquet is .*: .*out of range"
+  ):
+    data.read(path, settings(), "single")
+  parquet.write_table(pyarrow.table({"text": ["a"], "label": ["b"]}), path)
+  content = pathlib.Path(path).read_bytes().replace(b"text", b"t\xff\xfet")
+  pathlib.Path(path).write_bytes(content)
+  with pytest.raises(errors.InputError, match="d.parquet"):
+    data.read(path, settings(), "single")
 
 
 def test_parquet_without_its_package(tmp_path, monkeypatch):

@@ -212,6 +212,11 @@ def test_a_stray_quote_makes_one_bad_row(tmp_path):
     read_csv(tmp_path, '"text"s,label\na,b\n')
 
 
+def test_a_carriage_return_in_a_header_is_named(tmp_path):
+  with pytest.raises(errors.InputError, match=":1: not CSV: new-line"):
+    read_csv(tmp_path, "te\rxt,label\na,b\n")
+
+
 @pytest.mark.parametrize("first", ["sep=;", '"sep=;"'])
 def test_the_separator_line_of_excel_is_no_header(tmp_path, first):
   table = read_csv(tmp_path, f"{first}\ntext;label\na, b;c\n")

@@ -1,9 +1,11 @@
 """json_files.py reads and writes JSON, and reports faulty files."""
 
 import json
+import os
 
 import pytest
 
+import configuration
 from common import errors, json_files
 
 
@@ -38,6 +40,26 @@ def test_a_type_that_allows_null_is_named():
   ):
     json_files.field({"a": 5}, "a", str | None, "a.json")
   assert json_files.field({"a": None}, "a", str | None, "a.json") is None
+
+
+def test_settings_are_small_regular_files(tmp_path, monkeypatch):
+  path = tmp_path / "config.json"
+  with open(path, "wb") as stream:
+    stream.truncate(3 << 30)  # Sparse: it takes no room.
+  message = f"{path} has 3,221,225,472 bytes; a file of settings has at most"
+  for read in (
+    lambda: json_files.read_settings(str(path)),
+    lambda: json_files.read_optional(str(tmp_path), "config.json"),
+    lambda: configuration.read(str(path)),
+  ):
+    with pytest.raises(errors.InputError, match=message):
+      read()
+  if not hasattr(os, "mkfifo"):
+    return
+  path.unlink()
+  os.mkfifo(path)  # Nobody writes to it.
+  with pytest.raises(errors.InputError, match="is not a regular file"):
+    configuration.read(str(path))
 
 
 def test_missing_file(tmp_path):

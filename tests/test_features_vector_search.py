@@ -1,10 +1,14 @@
 """Compares the nearest vectors with plain NumPy, for several block sizes."""
 
+import contextlib
+import io
+import zipfile
+
 import numpy as np
 import pytest
 
 from common import errors
-from features import text_vectors, vector_search
+from features import vector_search
 
 _RNG = np.random.default_rng(0)
 VECTORS = _RNG.normal(size=(23, 5)) * _RNG.uniform(0.1, 9, size=(23, 1))
@@ -16,7 +20,7 @@ def check(results, queries, top_k, *, is_itself=False):
   """Compares results with a full sort of all cosines in float64."""
   cosines = np.stack(
     [
-      text_vectors.cosines(np.tile(query, (len(VECTORS), 1)), VECTORS)
+      vector_search.cosines(np.tile(query, (len(VECTORS), 1)), VECTORS)
       for query in queries
     ]
   )
@@ -117,3 +121,27 @@ def test_a_file_without_vectors(content, tmp_path):
     path.write_bytes(content)
   with pytest.raises(errors.InputError, match="a.npz has no readable vectors"):
     vector_search.read(str(path), [[1]] * 3)
+
+
+def test_every_damage_of_a_compressed_file_is_one_sentence(tmp_path):
+  path = tmp_path / "a.npz"
+  np.savez_compressed(path, vectors=VECTORS, checksums=np.arange(23))
+  whole = path.read_bytes()
+  for place in range(0, len(whole), 7):
+    content = bytearray(whole)
+    content[place] ^= 0x55
+    path.write_bytes(content)
+    with contextlib.suppress(errors.InputError):
+      vector_search.read(str(path))
+
+
+def test_a_header_with_an_impossible_size_is_one_sentence(tmp_path):
+  path = tmp_path / "a.npz"
+  array = io.BytesIO()
+  np.lib.format.write_array_header_1_0(
+    array, {"descr": "<f4", "fortran_order": False, "shape": (1 << 62, 4)}
+  )
+  with zipfile.ZipFile(path, "w") as archive:
+    archive.writestr("vectors.npy", array.getvalue())
+  with pytest.raises(errors.InputError, match="a.npz has no readable vectors"):
+    vector_search.read(str(path))

@@ -6,6 +6,7 @@ import random
 import re
 import signal
 import socket
+import subprocess
 import time
 
 import numpy as np
@@ -217,3 +218,92 @@ def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch):
     assert "error: another process of this run ended" in last_line
     assert 0 < newest_step(killed) < 300
   np.testing.assert_equal(train(killed), train(whole))
+
+
+def stopped_by_signals(folder, rng, flags, count):
+  """Stops a training `count` times; returns the exit codes of all runs.
+
+  Signals come at random moments, among them the first three seconds (imports,
+  building, tracing) and the last save.
+  """
+  codes = []
+  for attempt in range(count):
+    process = script_runner.start(
+      "run_pretraining.py", **training_flags(folder, **flags)
+    )
+    seconds = rng.uniform(0.0, 3.0 if attempt % 3 == 0 else 12.0)
+    try:
+      process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+      process.send_signal(signal.SIGTERM)
+      try:
+        process.wait(timeout=SECONDS_TO_FIRST_CHECKPOINT)
+      finally:
+        process.kill()
+    text = process.communicate()[1]
+    assert "Traceback" not in text, text
+    codes.append(process.returncode)
+  return codes
+
+
+@pytest.mark.slow
+def test_fifty_terminations_change_nothing(tmp_path):
+  flags = {"num_train_steps": 400, "save_checkpoints_steps": 50}
+  script_runner.succeed(
+    "run_pretraining.py", **training_flags(tmp_path / "whole", **flags)
+  )
+  folder = tmp_path / "stopped"
+  codes = stopped_by_signals(folder, random.Random(3), flags, 50)
+  # Before the training begins, SIGTERM ends the process as usual.
+  assert set(codes) <= {0, 75, -signal.SIGTERM}, codes
+  assert {75, -signal.SIGTERM} <= set(codes), codes
+  script_runner.succeed("run_pretraining.py", **training_flags(folder, **flags))
+  expected = weights_at(tmp_path / "whole", 400)
+  np.testing.assert_equal(weights_at(folder, 400), expected)
+  assert not [path.name for path in folder.iterdir() if ".tmp-" in path.name]
+
+
+@pytest.mark.slow
+def test_a_stopped_worker_continues(tmp_path, monkeypatch):
+  """SIGSTOP of one process delays the others, and changes no weight."""
+  flags = {"num_train_steps": 60, "save_checkpoints_steps": 20}
+  ends = {}
+  for name, is_stopped in (("whole", False), ("stopped", True)):
+    workers = start_workers(monkeypatch, tmp_path / name, **flags)
+    if is_stopped:
+      deadline = time.monotonic() + SECONDS_TO_FIRST_CHECKPOINT
+      while not newest_step(tmp_path / name) and time.monotonic() < deadline:
+        time.sleep(0.05)
+      workers[1].send_signal(signal.SIGSTOP)
+      time.sleep(5.0)
+      workers[1].send_signal(signal.SIGCONT)
+    errors = [worker.communicate(timeout=600)[1] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], errors
+    ends[name] = weights_at(tmp_path / name, 60)
+  np.testing.assert_equal(ends["stopped"], ends["whole"])
+
+
+@pytest.mark.slow
+def test_two_trainings_in_one_folder(tmp_path):
+  """The second waits, and is refused; the first ends as if it were alone."""
+  flags = {"num_train_steps": 400, "save_checkpoints_steps": 50}
+  script_runner.succeed(
+    "run_pretraining.py", **training_flags(tmp_path / "alone", **flags)
+  )
+  folder = tmp_path / "shared"
+  first = script_runner.start(
+    "run_pretraining.py",
+    **training_flags(folder, **{**flags, "num_train_steps": 100_000}),
+  )
+  try:
+    deadline = time.monotonic() + SECONDS_TO_FIRST_CHECKPOINT
+    while not newest_step(folder) and time.monotonic() < deadline:
+      time.sleep(0.05)
+    refused = script_runner.run(
+      "run_pretraining.py", code=1, **training_flags(folder, **flags)
+    )
+    assert f"is in use by process {first.pid} on " in refused.last_line
+  finally:
+    first.send_signal(signal.SIGTERM)
+    first.communicate(timeout=SECONDS_TO_FIRST_CHECKPOINT)
+  assert first.returncode == 75

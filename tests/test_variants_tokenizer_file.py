@@ -226,6 +226,15 @@ def test_features_that_tokenizer_json_lacks(tmp_path):
     growth.grow(source, str(tmp_path), add_tokens="words.txt")
 
 
+def nested_replacements(count):
+  """Returns a normalizer that doubles a text `count` times."""
+  rule = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+  rules = {"type": "Sequence", "normalizers": []}
+  for _ in range(count):
+    rules = {"type": "Sequence", "normalizers": [rule, *rules["normalizers"]]}
+  return rules
+
+
 @pytest.mark.parametrize(
   "change, message",
   [
@@ -250,6 +259,17 @@ def test_features_that_tokenizer_json_lacks(tmp_path):
     (
       lambda values: values["post_processor"]["single"].pop(),
       "turns 'a' into '<s> ▁a'",
+    ),
+    # Without bounds, these take minutes and all memory.
+    (
+      lambda values: values.update(
+        added_tokens=[{"id": n, "content": f"t{n}"} for n in range(200_000)]
+      ),
+      "has 200,000 added_tokens; at most 20,000 are supported",
+    ),
+    (
+      lambda values: values.update(normalizer=nested_replacements(40)),
+      "can make a text 1,099,511,627,776 times longer; at most 1,000",
     ),
   ],
 )

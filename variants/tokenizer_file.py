@@ -9,6 +9,7 @@ and whether text is lower-cased.
 import bisect
 import itertools
 import json
+import math
 import operator
 import re
 from collections.abc import Container, Iterable, Sequence
@@ -28,6 +29,8 @@ _UNKNOWN = ("<unk>", "[UNK]")
 _ROLE = re.compile(
   r"\[(PAD|UNK|CLS|SEP|MASK)\]|</?(s|pad|unk|mask|cls|sep)>(NOTUSED)?"
 )
+# Bounds of `_refuse_endless`.
+_MOST_ADDED, _MOST_GROWTH = 20_000, 1000
 _MASKS = ("<mask>", "[MASK]")
 # Prefixes of a word's first piece: SentencePiece's (U+2581), byte-level BPE's.
 _WORD_MARKS = ("▁", "Ġ")
@@ -185,11 +188,50 @@ def _first_of(tokens: Sequence[str], vocab: Container[str]) -> str:
   return next((token for token in tokens if token in vocab), tokens[0])
 
 
+def _refuse_endless(vocab_file: str, values: dict) -> None:
+  """Refuses rules whose work is out of proportion to a text.
+
+  Raises InputError: the file adds more tokens than released ones do (at most
+  some thousands), or its replacements can make a text a thousand times longer.
+  """
+  added = values.get("added_tokens")
+  if isinstance(added, list) and len(added) > _MOST_ADDED:
+    raise errors.InputError(
+      f"{vocab_file} has {len(added):,} added_tokens; at most {_MOST_ADDED:,} "
+      "are supported: put them into the model's vocabulary"
+    )
+  growth = _growth(values.get("normalizer"))
+  if growth > _MOST_GROWTH:
+    raise errors.InputError(
+      f"{vocab_file}: its normalizer's replacements can make a text {growth:,} "
+      f"times longer; at most {_MOST_GROWTH:,} are supported"
+    )
+
+
+def _growth(rule: Any) -> int:
+  """Returns by what factor a normalizer can lengthen a text, at most."""
+  if not isinstance(rule, dict):
+    return 1
+  if rule.get("type") == "Sequence":
+    parts = rule.get("normalizers")
+    growths = map(_growth, parts if isinstance(parts, list) else ())
+    return math.prod(growths)
+  pattern, content = rule.get("pattern"), rule.get("content")
+  if rule.get("type") != "Replace" or not isinstance(content, str):
+    return 1
+  text = pattern.get("String") if isinstance(pattern, dict) else None
+  # A regular expression may match one character, or between two.
+  if not isinstance(text, str) or not text:
+    return len(content) + 1
+  return max(1, -(-len(content) // len(text)))
+
+
 def _open(vocab_file: str, values: dict[str, Any]) -> "tokenizers.Tokenizer":
   """Returns the library's tokenizer for the entries of a tokenizer.json."""
   # Imported here because BERT's tokenizer does not need this package.
   import tokenizers
 
+  _refuse_endless(vocab_file, values)
   try:
     # A marker such as "[E1]" in a text is one token; "<s>" or "[CLS]" is not.
     added = [

@@ -1,0 +1,100 @@
+"""Lets every kind of call of the C library fail in small jobs of all scripts.
+
+See fault_runs for what holds after a fault. Of a job with more faults than its
+limit, an even sample is run. Workers run side by side, one per processor.
+"""
+
+import collections
+import concurrent.futures
+import os
+import queue
+import time
+
+import pytest
+
+import fault_jobs
+import fault_runs
+
+# The fault number N is run by the nightly job, or by `make test-slow`.
+LEAST_FAULTS, MOST_SECONDS = 2000, 600
+_SHOWN = 20
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("faults")
+  preloaded = fault_runs.compiled(folder)
+  if not preloaded:
+    pytest.skip("needs Linux and a C compiler (cc)")
+  count = os.cpu_count() or 1
+  workers = [
+    fault_runs.Worker(folder / f"worker{number}", preloaded)
+    for number in range(count)
+  ]
+  yield workers
+  for worker in workers:
+    worker.close()
+
+
+def outcomes(worker, job, faults):
+  """Yields (fault, Outcome) of the faults in a queue, until it is empty."""
+  worker.prepare(job)
+  while True:
+    try:
+      fault = faults.get_nowait()
+    except queue.Empty:
+      return
+    yield fault, worker.judge(job, fault)
+
+
+def run_job(workers, job):
+  """Returns [(fault, Outcome)] of a job's faults, and their full number."""
+  workers[0].prepare(job)
+  chosen = workers[0].faults(job.limit)
+  faults = queue.SimpleQueue()
+  for fault in chosen:
+    faults.put(fault)
+  with concurrent.futures.ThreadPoolExecutor(len(workers)) as pool:
+    parts = pool.map(lambda w: list(outcomes(w, job, faults)), workers)
+    results = [result for part in parts for result in part]
+  assert len(results) == len(chosen)
+  return results, workers[0].faults(10**6)
+
+
+@pytest.mark.slow
+def test_a_fault_at_any_call_loses_and_hides_nothing(workers, tmp_path, capsys):
+  began, total, bad = time.monotonic(), 0, []
+  for job in fault_jobs.jobs(tmp_path):
+    results, every = run_job(workers, job)
+    total += len(results)
+    kinds = collections.Counter(outcome.kind for _, outcome in results)
+    bad += [
+      f"{job.name}: {fault}: {violation}"
+      for fault, outcome in results
+      for violation in outcome.violations
+    ]
+    with capsys.disabled():
+      listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
+      print(f"\n{job.name}: {len(results)} of {len(every)} faults: {listed}")
+  seconds = time.monotonic() - began
+  with capsys.disabled():
+    print(f"{total} faults in {seconds:.0f} s, {len(bad)} violations")
+  assert not bad, "\n".join(bad[:_SHOWN])
+  assert total >= LEAST_FAULTS
+
+
+def test_a_fault_is_injected_where_it_is_asked_for(workers, tmp_path):
+  """Checks the method with the smallest job; all of its faults."""
+  job = fault_jobs.jobs(tmp_path)[0]
+  results, _ = run_job(workers[:1], job)
+  assert len(results) >= 15
+  assert not [
+    outcome.violations for _, outcome in results if outcome.violations
+  ]
+  kinds = collections.Counter(outcome.kind for _, outcome in results)
+  # Only a short write is repeated.
+  assert kinds["went on"] == 1
+  assert kinds["stopped with a sentence"] == len(results) - 1
+  causes = {os.strerror(fault.code) for fault, _ in results if fault.code}
+  lines = " ".join(outcome.line for _, outcome in results)
+  assert all(cause in lines for cause in causes)
