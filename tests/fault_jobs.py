@@ -4,7 +4,9 @@ import json
 import pathlib
 
 import fault_runs
+import modeling
 import tiny_model
+from checkpoints import weight_files
 
 DATA = pathlib.Path(__file__).parent / "data"
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -36,6 +38,11 @@ def jobs(folder: pathlib.Path) -> list[fault_runs.Job]:
     "The lamps of the keeper and the tall ships.\n\nA ship is tall.\n" * 4
   )
   model = tiny_model.write_shape(folder, WORDS, **SHAPE)
+  config = modeling.BertConfig.from_json_file(str(model["bert_config_file"]))
+  weight_files.write_tf1(
+    str(folder / "bert_model.ckpt"),
+    weight_files.by_name(modeling.BertModel(config).variables),
+  )
   golden = {
     "bert_config_file": MODEL / "bert_config.json",
     "vocab_file": MODEL / "vocab.txt",
