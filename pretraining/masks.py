@@ -131,8 +131,13 @@ class Masker:
           # As in the original: any token, including [PAD] and "##" pieces.
           ids = self._vocabulary.ids
           masked[index] = ids[self._rng.randint(0, len(ids) - 1)]
-      if len(masked) == budget:
+      if len(masked) >= budget:
         break
+    if len(masked) > budget:
+      raise errors.InputError(
+        f"--masking={self._options.masking}: its groups have {len(masked)} "
+        f"tokens of a sequence, more than text.budget, {budget}"
+      )
     return masked
 
   def _draw_kind(self) -> str:
