@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -184,7 +185,7 @@ def rows(
     yield values | {f"ending_{n}": e for n, e in enumerate(example.endings)}
 
 
-def _label_text(label):
+def _label_text(label: Any) -> str:
   return ",".join(label) if isinstance(label, tuple) else str(label)
 
 
@@ -197,12 +198,12 @@ def open_table(path: str) -> Iterator[Callable[[Iterable[dict]], None]]:
   columns: list[str] = []
   with file_io.open_for_writing(path) as stream:
 
-    def write_line(cells):
+    def write_line(cells: Iterable[str]) -> None:
       line = "\t".join(map(_quoted, cells)) + "\n"
       # A text from JSON may have a lone surrogate, which UTF-8 cannot encode.
       stream.write(line.encode("utf-8", "backslashreplace"))
 
-    def write(rows):
+    def write(rows: Iterable[dict]) -> None:
       for row in rows:
         if not columns:
           columns.extend(row)
@@ -212,7 +213,7 @@ def open_table(path: str) -> Iterator[Callable[[Iterable[dict]], None]]:
     yield write
 
 
-def _quoted(cell):
+def _quoted(cell: str) -> str:
   if any(mark in cell for mark in '\t\n\r"'):
     cell = '"' + cell.replace('"', '""') + '"'
   return cell

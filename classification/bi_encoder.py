@@ -7,6 +7,8 @@ an optional hard negative), C candidates (all texts of a batch except the first
 text of each example).
 """
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 from absl import logging
@@ -18,11 +20,15 @@ import named_weights
 from checkpoints import model_folder, model_writer, sentence_pooling
 from classification import data, model, scores
 from classification import task as tasks
-from common import errors
+from common import errors, run_settings
 from text import input_sequences
 
 
-def check(settings, config: configuration.BertConfig, task_kind: str):
+def check(
+  settings: run_settings.Settings,
+  config: configuration.BertConfig,
+  task_kind: str,
+) -> None:
   """Raises InputError for a missing pooling layer, or missing negatives."""
   if task_kind in data.OF_VECTORS:
     sentence_pooling.Pooling.of(settings, config.num_hidden_layers)
@@ -46,10 +52,10 @@ class BiEncoder(model.Network):
 
   def __init__(
     self,
-    settings,
+    settings: run_settings.Settings,
     config: configuration.BertConfig,
     task: tasks.ClassifierTask,
-    **model_options,
+    **model_options: Any,
   ):
     """Creates the encoder's variables; there is no head.
 
@@ -63,7 +69,8 @@ class BiEncoder(model.Network):
       self.allowed_missing = heads.POOLER
     self._temperature = settings.temperature
     # The scores that correspond to the cosines 0 and 1.
-    self._scores = task.official.scores if task.official else (0.0, 1.0)
+    official = task.official.scores if task.official else None
+    self._scores = official or (0.0, 1.0)
 
   def trained_variables(self) -> list[tf.Variable]:
     """Returns the variables that affect the vectors."""
@@ -80,7 +87,9 @@ class BiEncoder(model.Network):
       )
     ]
 
-  def __call__(self, batch, dropout_seed=None):
+  def __call__(
+    self, batch: dict, dropout_seed: tf.Tensor | None = None
+  ) -> tf.Tensor:
     """Returns the unit vectors of a batch, float32 [B, W, D].
 
     `batch` maps input_sequences.NAMES to int32 [B, W, T]; no sequence is empty.
@@ -96,14 +105,23 @@ class BiEncoder(model.Network):
     vectors = tf.reshape(vectors, [*sizes[:2], vectors.shape[-1]])
     return tf.math.l2_normalize(vectors, -1)
 
-  def example_losses(self, vectors, label_ids):
+  def example_losses(
+    self, vectors: tf.Tensor, label_ids: tf.Tensor
+  ) -> tf.Tensor:
     """Returns the squared errors of the pairs' cosines, float32 [B]."""
     assert self._scores  # Tasks of similarity have scores.
     low, high = self._scores
     cosines = tf.reduce_sum(vectors[:, 0] * vectors[:, 1], -1)
     return tf.square(cosines - (label_ids - low) / (high - low))
 
-  def write(self, folder, settings, config, inputs: dict, step: int) -> None:
+  def write(
+    self,
+    folder: str,
+    settings: run_settings.Settings,
+    config: configuration.BertConfig,
+    inputs: dict,
+    step: int,
+  ) -> None:
     """Writes a model folder; see model.Network.write."""
     inputs = {
       **inputs,
@@ -137,11 +155,15 @@ class Retriever(BiEncoder):
 
   compares_examples = True
 
-  def example_losses(self, vectors, label_ids):
+  def example_losses(
+    self, vectors: tf.Tensor, label_ids: tf.Tensor
+  ) -> tf.Tensor:
     """Returns the loss of each example, float32 [B]; see `in_batch_losses`."""
     return in_batch_losses(vectors, label_ids, self._temperature)
 
-  def evaluated(self, logits, label_ids):
+  def evaluated(
+    self, logits: np.ndarray, label_ids: np.ndarray
+  ) -> dict[str, np.ndarray]:
     """Returns the examples' scores, vectors and text ids, [B, ...] each."""
     return {
       "scores": scores.of_logits(self.task_kind, logits),
@@ -149,7 +171,7 @@ class Retriever(BiEncoder):
       "label_ids": label_ids,
     }
 
-  def evaluation_losses(self, outputs, batch_size):
+  def evaluation_losses(self, outputs: dict, batch_size: int) -> np.ndarray:
     """Returns the losses in batches of `batch_size` examples, float32 [N]."""
     # A loss depends on its batch, and outputs were computed in batches sorted
     # by length. Regroup them, so that the losses do not depend on that order.

@@ -58,7 +58,9 @@ def parse(
   return weights
 
 
-def _balanced(counts, num_examples, task_kind):
+def _balanced(
+  counts: dict[str, int], num_examples: int, task_kind: str
+) -> list[float]:
   for label, count in counts.items():
     is_in_all = task_kind == data.MULTI_LABEL and count == num_examples
     if not count or is_in_all:
@@ -72,7 +74,7 @@ def _balanced(counts, num_examples, task_kind):
   return [num_examples / (len(counts) * count) for count in counts.values()]
 
 
-def _weight(number, text):
+def _weight(number: str, text: str) -> float:
   try:
     weight = float(number)
   except ValueError:

@@ -5,7 +5,7 @@ from common import extension_flags, flag_values, flags
 from training import common_flags
 
 
-def define_task_flags():
+def define_task_flags() -> None:
   """Defines the flags that name the task and limit its examples."""
   flags.DEFINE_string(
     "task_name",
@@ -52,7 +52,7 @@ def define_task_flags():
   )
 
 
-def define_own_data_flags():
+def define_own_data_flags() -> None:
   """Defines the flags that describe the user's files."""
   flags.DEFINE_string(
     "train_file",
@@ -132,7 +132,7 @@ def define_own_data_flags():
   _define_label_flags()
 
 
-def _define_label_flags():
+def _define_label_flags() -> None:
   flags.DEFINE_enum(
     "task_kind",
     None,
@@ -179,7 +179,7 @@ def _define_label_flags():
   flags.rule("do_predict", needs="predict_file|task_name")
 
 
-def define_pair_flags():
+def define_pair_flags() -> None:
   """Defines the flags for --task_kind=similarity, retrieval and ranking."""
   kinds = "task_kind=similarity task_kind=retrieval"
   needed = kinds.replace(" ", "|")
@@ -233,7 +233,7 @@ def define_pair_flags():
   flags.rule("class_weights doc_stride", not_with="task_kind=ranking")
 
 
-def define_run_flags():
+def define_run_flags() -> None:
   """Defines the other flags that only run_classifier.py has."""
   extension_flags.define(
     points.LOSSES,

@@ -14,13 +14,13 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
 
 from classification import soft_labels, tables
-from common import errors, file_io, flag_values
+from common import errors, file_io, flag_values, run_settings
 
 SINGLE = "single"  # One of several classes: softmax.
 REGRESSION = "regression"  # A number.
@@ -92,7 +92,7 @@ class BadRow(NamedTuple):
   line: int
   fault: str
 
-  def __str__(self):
+  def __str__(self) -> str:
     return f"{self.path}:{self.line}: {self.fault}"
 
 
@@ -144,7 +144,7 @@ def examples_of(
     )
 
 
-def _checked_name(name):
+def _checked_name(name: str) -> str:
   """Returns `name`, a label or id; raises InputError for a lone surrogate."""
   if not name.isascii() and re.search("[\ud800-\udfff]", name):
     raise errors.InputError(
@@ -154,7 +154,9 @@ def _checked_name(name):
   return name
 
 
-def read(path: str, settings, task_kind: str, **options) -> list[Example]:
+def read(
+  path: str, settings: run_settings.Settings, task_kind: str, **options: Any
+) -> list[Example]:
   """Returns a file's examples as a list; for arguments see ExampleStream."""
   examples: list[Example] = []
   ExampleStream(path, settings, task_kind, examples=examples, **options)
@@ -171,7 +173,7 @@ class ExampleStream:
   def __init__(
     self,
     path: str,
-    settings,
+    settings: run_settings.Settings,
     task_kind: str,
     *,
     labels: tuple = (),
@@ -214,7 +216,7 @@ class ExampleStream:
     _report_bad_rows(bad, count + len(bad), settings.on_bad_row == "skip")
     self._count = min(count, limit or count)
 
-  def _rows(self):
+  def _rows(self) -> Iterator[Example | BadRow]:
     """Yields the Example or the BadRow of each row."""
     settings = self._settings
     text_a, text_b = settings.text_column, settings.text_b_column
@@ -243,7 +245,7 @@ class ExampleStream:
         rows=_rows_per_passage(table, text_b, label, row_id)
       )
 
-    def make(number, row, place):
+    def make(number: int, row: dict, place: str) -> Example:
       name = f"{self._split}-{number}"
       return Example(
         # Ids in JSON may be numbers.
@@ -261,11 +263,11 @@ class ExampleStream:
 
     return examples_of(table, make, bool(row_id), label)
 
-  def _label(self, value):
+  def _label(self, value: Any) -> Any:
     if self._task_kind in OF_NUMBERS:
       return _score(value, *self._range)
     if self._task_kind == MULTI_LABEL:
-      label = _classes(value, self._settings.label_separator)
+      label: Any = _classes(value, self._settings.label_separator)
     else:
       is_one = isinstance(value, list) and len(value) == 1
       label = _class(value[0] if is_one else value)
@@ -275,10 +277,10 @@ class ExampleStream:
         raise errors.InputError(f"{fault}; fix the row, or add the class")
     return label
 
-  def __len__(self):
+  def __len__(self) -> int:
     return self._count
 
-  def __iter__(self):
+  def __iter__(self) -> Iterator[Example]:
     rows = (row for row in self._rows() if isinstance(row, Example))
     count = 0
     for example in itertools.islice(rows, len(self)):
@@ -291,7 +293,9 @@ class ExampleStream:
       )
 
 
-def _rows_per_passage(table, passage, relevance, row_id):
+def _rows_per_passage(
+  table: tables.Table, passage: str, relevance: str | None, row_id: str | None
+) -> Iterator[tables.Row]:
   """Yields a table's rows; a list of passages becomes one row per passage."""
   for row in table.rows:
     values = dict(zip(table.names, row.values))
@@ -317,7 +321,7 @@ def _rows_per_passage(table, passage, relevance, row_id):
       yield row._replace(values=[single[name] for name in table.names])
 
 
-def _report_bad_rows(bad, count, skips):
+def _report_bad_rows(bad: list[BadRow], count: int, skips: bool) -> None:
   """Raises InputError for bad rows, or logs that they are skipped."""
   if not bad:
     return
@@ -343,10 +347,14 @@ def _report_bad_rows(bad, count, skips):
   if not skips and len(bad) == count and lacks_column:
     raise errors.InputError(f"{bad[0]} (the same in all {count} rows)")
   advice = "no row is left" if skips else "fix them, or pass --on_bad_row=skip"
-  raise errors.InputError(f"{summary}; {advice}:{errors.listed(bad)}")
+  raise errors.InputError(
+    f"{summary}; {advice}:{errors.listed([*map(str, bad)])}"
+  )
 
 
-def _open_table(path, names, settings):
+def _open_table(
+  path: str, names: list[str], settings: run_settings.Settings
+) -> tables.Table:
   """Opens the user's file as a tables.Table."""
   file_format = settings.file_format
   file_format = file_format or os.path.splitext(path)[1].lstrip(".").lower()
@@ -385,7 +393,7 @@ def _open_table(path, names, settings):
 # These functions parse cells, and raise InputError; the caller adds file:line.
 
 
-def _text(row, column, may_be_number=False):
+def _text(row: dict, column: str, may_be_number: bool = False) -> str:
   value = row[column]
   # True is an int in Python, but not a valid id.
   if may_be_number and isinstance(value, int) and not isinstance(value, bool):
@@ -399,7 +407,7 @@ def _text(row, column, may_be_number=False):
   return value
 
 
-def _true_columns(row, columns):
+def _true_columns(row: dict, columns: Sequence[str]) -> list[str]:
   """Returns the names of the columns whose cell in the row is 1 or true."""
   for name in columns:
     if str(row[name]).strip().lower() not in _BOOLEANS:
@@ -410,7 +418,7 @@ def _true_columns(row, columns):
   return [name for name in columns if _BOOLEANS[str(row[name]).strip().lower()]]
 
 
-def _class(value):
+def _class(value: Any) -> str:
   """Returns a class name as str; in JSON it may be a number or a boolean."""
   # Spell booleans as in JSON. Check them first, because True is an int.
   if isinstance(value, bool):
@@ -425,7 +433,7 @@ def _class(value):
   )
 
 
-def _classes(value, separator):
+def _classes(value: Any, separator: str) -> tuple[str, ...]:
   is_set = str(value).strip().startswith("{")
   if isinstance(value, str):
     if not separator:
@@ -456,7 +464,7 @@ def _classes(value, separator):
   return tuple(dict.fromkeys(map(_class, value)))
 
 
-def _are_probabilities(value):
+def _are_probabilities(value: list) -> bool:
   """Returns whether a list has a probability per class, such as [0.2, 1]."""
   try:
     numbers = [float(each) for each in value]
@@ -466,7 +474,7 @@ def _are_probabilities(value):
   return is_share and any(number not in (0, 1) for number in numbers)
 
 
-def _list_of(text):
+def _list_of(text: str) -> list:
   """Parses a cell that pandas wrote, such as "['a', 'b']" or "{'a', 'b'}".
 
   Raises InputError: not a list, or a NumPy array, which has no commas.
@@ -489,7 +497,9 @@ def _list_of(text):
   )
 
 
-def _score_range(settings, task_kind):
+def _score_range(
+  settings: run_settings.Settings, task_kind: str
+) -> tuple[float, float]:
   """Returns the lowest and the highest valid score.
 
   Regression allows any finite float32, similarity 0 to 1, and ranking any
@@ -504,7 +514,7 @@ def _score_range(settings, task_kind):
   return -_LARGEST_SCORE, _LARGEST_SCORE
 
 
-def _score(value, low, high):
+def _score(value: Any, low: float, high: float) -> float:
   try:
     # Reject True and "1_000", although float() accepts them.
     is_odd = isinstance(value, bool) or "_" in str(value)

@@ -13,7 +13,7 @@ import itertools
 import os
 import zlib
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -94,7 +94,9 @@ def label_ids(
   return np.array([indices[each.label] for each in examples], np.int64)
 
 
-def _serialize_block(examples, options):
+def _serialize_block(
+  examples: list[data.Example], options: sequences.InputOptions
+) -> tuple[list, dict]:
   """Returns the records of examples, and statistics (see `write_records`)."""
   # [B], [B, L] or [B, W]
   labels = label_ids(examples, options.task_kind, options.labels)
@@ -159,7 +161,7 @@ def write_records(
   }
 
 
-def _digest(examples):
+def _digest(examples: Iterable) -> tuple[str, int]:
   """Returns a checksum of the examples' contents, and their size in bytes."""
   checksum, size = hashlib.sha256(), 0
   for example in examples:
@@ -171,7 +173,7 @@ def _digest(examples):
 
 
 def prepare(
-  path: str, examples, options: sequences.InputOptions
+  path: str, examples: Any, options: sequences.InputOptions
 ) -> ClassifierData:
   """Writes the records of examples, unless the file is up to date.
 
@@ -191,7 +193,7 @@ def prepare(
   is_large = size > _BYTES_WORTH_PROCESSES
   processes = process_pool.default_processes() if is_large else 1
 
-  def write(writer):
+  def write(writer: tfrecord.RecordWriter) -> dict:
     log_examples(list(itertools.islice(examples, 5)), options)
     return write_records(writer, examples, options, processes=processes)
 
@@ -233,7 +235,9 @@ def prepare_all(
   }
 
 
-def log_examples(examples, options):
+def log_examples(
+  examples: list[data.Example], options: sequences.InputOptions
+) -> None:
   """Logs examples and token ids, as the original does for the first five."""
   arrays, num_rows, _ = sequences.encode(examples, options)
   tokenizer = sequences.tokenizer_of(options)
@@ -252,7 +256,13 @@ def log_examples(examples, options):
     )
 
 
-def _features(options, min_sequences, max_sequences, *, is_soft):
+def _features(
+  options: sequences.InputOptions,
+  min_sequences: int,
+  max_sequences: int,
+  *,
+  is_soft: bool,
+) -> dict:
   """Returns the features of the records for tf.io.parse_example."""
   shape = [max_sequences, options.max_seq_length]
   integers = tf.io.FixedLenFeature(shape, tf.int64)
@@ -277,7 +287,7 @@ def _features(options, min_sequences, max_sequences, *, is_soft):
 
 
 def store_states(
-  model,
+  model: Any,
   examples: ClassifierData,
   *,
   strategy: tf.distribute.Strategy,
@@ -292,7 +302,7 @@ def store_states(
   max_sequences, width = examples.max_sequences, model.config.hidden_size
   path = f"{examples.records.removesuffix('.tf_record')}.features.tf_record"
 
-  def compute_states(batch):
+  def compute_states(batch: dict) -> dict:
     states, mask = model.first_states(pipeline.trim_to_longest(batch))
     # Pad to the maximum W, so that all records have the same size.
     missing = max_sequences - tf.shape(mask)[1]
@@ -304,7 +314,7 @@ def store_states(
       "is_real_example": batch["is_real_example"],
     }
 
-  def serialize(outputs):
+  def serialize(outputs: dict) -> Any:
     # A feature of a TFRecord is a flat list: [W, H] becomes [W H].
     return tfrecord.serialize_examples(
       {
@@ -350,7 +360,7 @@ def training_data(examples: ClassifierData, trim: bool) -> harness.TrainingData:
   )
 
 
-def filled_up(batch, max_sequences):
+def filled_up(batch: dict, max_sequences: int) -> dict:
   """Pads each example to `max_sequences` with empty sequences."""
   filled = {}
   for name, value in batch.items():

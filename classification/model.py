@@ -18,6 +18,7 @@ import heads
 import layers
 from checkpoints import model_folder, model_writer
 from classification import data, scores
+from common import run_settings
 from records import pipeline
 from text import input_sequences
 from training import training_step
@@ -43,7 +44,7 @@ class Network(tf.Module):
   compares_examples = False
 
   def __init__(
-    self, config: configuration.BertConfig, task_kind: str, **model_options
+    self, config: configuration.BertConfig, task_kind: str, **model_options: Any
   ):
     super().__init__()
     self.config = config
@@ -88,7 +89,7 @@ class Network(tf.Module):
   def write(
     self,
     folder: str,
-    settings,
+    settings: run_settings.Settings,
     config: configuration.BertConfig,
     inputs: dict,
     step: int,
@@ -120,7 +121,7 @@ class ClassifierModel(Network):
     outputs: int,
     *,
     is_frozen: bool = False,
-    **model_options,
+    **model_options: Any,
   ):
     """Creates the variables; `outputs` is the result of `num_outputs`.
 
@@ -134,7 +135,9 @@ class ClassifierModel(Network):
     # Like skipping padding, skipping empty sequences makes the shapes vary.
     self._skips_empty = model_options.get("skip_padding", False)
 
-  def __call__(self, batch, dropout_seed=None):
+  def __call__(
+    self, batch: dict, dropout_seed: tf.Tensor | None = None
+  ) -> tf.Tensor:
     """Returns the float32 logits of a batch.
 
     Args:
@@ -166,7 +169,9 @@ class ClassifierModel(Network):
       present, axis=1
     )
 
-  def example_losses(self, logits, label_ids, class_weights=None):
+  def example_losses(
+    self, logits: tf.Tensor, label_ids: tf.Tensor, class_weights: Any = None
+  ) -> tf.Tensor:
     """Returns the loss of each example, float32 [B].
 
     It is the softmax cross-entropy for one of several classes or endings, the
@@ -191,7 +196,9 @@ class ClassifierModel(Network):
       return tf.reduce_mean(losses, axis=-1)
     return tf.nn.sparse_softmax_cross_entropy_with_logits(label_ids, logits)
 
-  def first_states(self, batch, dropout_seed=None):
+  def first_states(
+    self, batch: dict, dropout_seed: tf.Tensor | None = None
+  ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the pooler's inputs, [B, W, H], and a mask of the sequences.
 
     The inputs are the last layer's hidden states at one position per sequence,
@@ -242,18 +249,18 @@ def objective(
   # For multi_label, example_losses applies the weights.
   loss_options = [class_weights] if task_kind == data.MULTI_LABEL else []
 
-  def example_weights(batch):
+  def example_weights(batch: dict) -> tf.Tensor:
     real = tf.cast(batch["is_real_example"], tf.float32)  # [B]
     if class_weights is None or loss_options:
       return real
     return real * tf.gather(class_weights, batch["label_ids"])
 
-  def weights(batch):
+  def weights(batch: dict) -> dict:
     total = tf.reduce_sum(example_weights(batch))
     # If all classes in a batch have weight 0, the loss is 0, not nan.
     return {"classifier": tf.maximum(total, 1e-20)}
 
-  def sums(batch, dropout_seed):
+  def sums(batch: dict, dropout_seed: tf.Tensor) -> tuple[dict, dict]:
     logits = model(batch, dropout_seed)  # [B, ...]
     labels = batch["label_ids"]
     losses = batch.get("whole_losses")  # [B]
@@ -290,7 +297,9 @@ def objective(
   )
 
 
-def _mean_of(values, weights):
+def _mean_of(
+  values: tf.Tensor, weights: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
   return tf.reduce_sum(values * weights), tf.reduce_sum(weights)
 
 

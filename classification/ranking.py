@@ -11,10 +11,10 @@ import numpy as np
 from absl import logging
 
 from classification import data, scores
-from common import errors
+from common import errors, run_settings
 
 
-def prepare(splits: dict, settings) -> None:
+def prepare(splits: dict, settings: run_settings.Settings) -> None:
   """Checks the evaluation examples, and groups the training examples.
 
   The pointwise loss needs no groups. Raises InputError: no evaluation query has
@@ -27,7 +27,9 @@ def prepare(splits: dict, settings) -> None:
     splits["train"] = groups(splits["train"], settings)
 
 
-def groups(examples: list[data.Example], settings) -> list[data.Example]:
+def groups(
+  examples: list[data.Example], settings: run_settings.Settings
+) -> list[data.Example]:
   """Returns examples that each hold up to --group_size passages of a query.
 
   A query with more passages is split into as few groups as possible. Its
@@ -96,10 +98,11 @@ def mistakes(
       yield (values[top[query]] - values[index], query, *texts)
 
 
-def _check_scored(examples):
+def _check_scored(examples: list[data.Example]) -> None:
   queries = data.query_numbers(examples)
   best = np.zeros(queries.max() + 1)
-  np.maximum.at(best, queries, [each.label for each in examples])
+  labels = np.array([each.label for each in examples], float)
+  np.maximum.at(best, queries, labels)
   if best.all():
     return
   sentence = (

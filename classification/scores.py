@@ -7,8 +7,8 @@ Letters: N examples, L classes, W texts of an example, D width of a vector.
 """
 
 import functools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -100,7 +100,7 @@ def error_sizes(results: Results) -> np.ndarray:
   return (1 - right) * (gold != predicted)
 
 
-def _class_counts(results):
+def _class_counts(results: Results) -> list[np.ndarray]:
   """Returns true positives, predictions and gold labels per class, int [L]."""
   if results.task_kind == data.MULTI_LABEL:
     gold, predicted = results.gold, results.predicted
@@ -109,7 +109,7 @@ def _class_counts(results):
   return [np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1)]
 
 
-def _ratio(part, whole):
+def _ratio(part: Any, whole: Any) -> np.ndarray:
   """Returns part / whole, or 0 where whole is 0."""
   part, whole = np.asarray(part, float), np.asarray(whole, float)
   return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
@@ -132,7 +132,7 @@ def accuracy(results: Results) -> float:
   return float(np.mean(right.reshape(len(right), -1).all(axis=1)))
 
 
-def _of_classes(name, average, results):
+def _of_classes(name: str, average: str, results: Results) -> float:
   """Returns precision, recall or F1.
 
   Args:
@@ -189,7 +189,7 @@ def auc(results: Results) -> float:
   return float(np.mean(areas)) if areas else 0.5
 
 
-def average_ranks(values) -> np.ndarray:
+def average_ranks(values: Any) -> np.ndarray:
   """Returns the ranks of values, float [N], from 1; ties get the mean rank."""
   # The values 3 7 7 9 have the ranks 1, 2.5, 2.5 and 4.
   _, inverse, counts = np.unique(
@@ -199,7 +199,7 @@ def average_ranks(values) -> np.ndarray:
   return (last - (counts - 1) / 2)[inverse]
 
 
-def correlation(x, y) -> float:
+def correlation(x: Any, y: Any) -> float:
   """Returns Pearson's r of two arrays [N]; 0 if one of them is constant."""
   x, y = (np.asarray(values, float) for values in (x, y))
   # Rounding can make the standard deviation of equal values positive.
@@ -208,14 +208,14 @@ def correlation(x, y) -> float:
   return float(np.corrcoef(x, y)[0, 1])
 
 
-def _ranks(results):
+def _ranks(results: Results) -> tuple[np.ndarray, np.ndarray]:
   """Returns (queries, ranks), int [R] each, for the R distinct correct pairs.
 
   A query is the number of a distinct first text. The rank is the position of
   the correct text among the distinct second texts and hard negatives, sorted by
   cosine with the query (1: nearest). In a tie, the correct text is last.
   """
-  gold, vectors = np.asarray(results.gold), results.vectors
+  gold, vectors = np.asarray(results.gold), np.asarray(results.vectors)
   _, query_rows, queries = np.unique(
     gold[:, 0], return_index=True, return_inverse=True
   )
@@ -253,7 +253,9 @@ def mean_reciprocal_rank(results: Results) -> float:
   return float(best.mean())
 
 
-def ranks(queries: np.ndarray, values: np.ndarray, *ties) -> np.ndarray:
+def ranks(
+  queries: np.ndarray, values: np.ndarray, *ties: np.ndarray
+) -> np.ndarray:
   """Returns the rank of each value within its query, int [N], from 1.
 
   The largest value has rank 1. Equal values are sorted by `ties`, ascending,
@@ -288,14 +290,14 @@ def discounted_gain(count: int, results: Results) -> float:
   """
   gold, queries = np.ravel(results.gold), results.queries
 
-  def gains(values):
+  def gains(values: np.ndarray) -> np.ndarray:
     rank = ranks(queries, values, gold)
     return np.bincount(queries, gold * (rank <= count) / np.log2(rank + 1))
 
   return float(np.mean(_ratio(gains(results.predicted), gains(gold))))
 
 
-def _averages(*averages):
+def _averages(*averages: str) -> dict[str, Any]:
   """Returns a dict of metrics, such as {"f1_macro": function of Results}."""
   return {
     f"{name}{average}": functools.partial(_of_classes, name, average)
@@ -348,7 +350,9 @@ def default_metrics(task_kind: str, num_classes: int) -> tuple:
   }.get(task_kind) or tuple(METRICS[task_kind])
 
 
-def check_metrics(names, task_kind: str, num_classes: int) -> None:
+def check_metrics(
+  names: Iterable[str], task_kind: str, num_classes: int
+) -> None:
   """Raises InputError for a metric that a kind of task does not support."""
   known = set(METRICS[task_kind])
   if num_classes != 2:
@@ -361,7 +365,7 @@ def check_metrics(names, task_kind: str, num_classes: int) -> None:
       )
 
 
-def compute(results: Results, names) -> dict[str, float]:
+def compute(results: Results, names: Iterable[str]) -> dict[str, float]:
   """Returns {name: value} for metrics."""
   return {name: METRICS[results.task_kind][name](results) for name in names}
 
@@ -409,7 +413,7 @@ def report(results: Results) -> str:
   return "\n".join(lines) + "\n"
 
 
-def _class_lines(results, width):
+def _class_lines(results: Results, width: int) -> list[str]:
   counts = _class_counts(results)
   columns = [score(*counts) for score in _SCORES.values()]
   means = [_of_classes(name, "_macro", results) for name in _SCORES]

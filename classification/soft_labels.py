@@ -29,13 +29,13 @@ class SoftClass(str):
 
   shares: tuple[float, ...]
 
-  def __new__(cls, name: str, shares: tuple[float, ...]):
+  def __new__(cls, name: str, shares: tuple[float, ...]) -> "SoftClass":
     """Returns the name of the class, with the probabilities as `shares`."""
     self = super().__new__(cls, name)
     self.shares = shares
     return self
 
-  def __getnewargs__(self):  # type: ignore[override]
+  def __getnewargs__(self) -> tuple:  # type: ignore[override]
     return str(self), self.shares
 
   def __repr__(self) -> str:
@@ -47,13 +47,15 @@ class SoftClasses(tuple):
 
   shares: tuple[float, ...]
 
-  def __new__(cls, names: tuple[str, ...], shares: tuple[float, ...]):
+  def __new__(
+    cls, names: tuple[str, ...], shares: tuple[float, ...]
+  ) -> "SoftClasses":
     """Returns the names of the classes, with the probabilities as `shares`."""
     self = super().__new__(cls, names)
     self.shares = shares
     return self
 
-  def __getnewargs__(self):  # type: ignore[override]
+  def __getnewargs__(self) -> tuple:  # type: ignore[override]
     return tuple(self), self.shares
 
   def __repr__(self) -> str:
@@ -113,7 +115,7 @@ class Reader(NamedTuple):
       return SoftClasses(tuple(names), shares)
     return SoftClass(self.labels[int(values.argmax())], shares)
 
-  def _probabilities(self, cells):
+  def _probabilities(self, cells: list) -> np.ndarray:
     """Returns a probability per class, float64 [L]."""
     try:
       values = np.array([_number(cell) for cell in cells], np.float64)
@@ -143,14 +145,14 @@ class Reader(NamedTuple):
     return values / total
 
 
-def _number(cell):
+def _number(cell: Any) -> float:
   # Python also reads True and "1_0" as numbers.
   if isinstance(cell, bool) or "_" in str(cell):
     return math.nan
   return float(cell)
 
 
-def _listed(cell):
+def _listed(cell: Any) -> list:
   """Returns the list in a cell; a CSV has it as text."""
   if isinstance(cell, str):
     with contextlib.suppress(ValueError, SyntaxError, RecursionError):

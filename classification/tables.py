@@ -13,8 +13,8 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -81,7 +81,7 @@ def open_table(
   path: str,
   file_format: str,
   *,
-  names: tuple = (),
+  names: Sequence[str] = (),
   delimiter: str | None = None,
   encoding: str | None = None,
   joins_cut_rows: bool = False,
@@ -129,7 +129,9 @@ def open_table(
   return _lines_table(path, file_format, names, encoding)
 
 
-def _lines_table(path, file_format, names, encoding):
+def _lines_table(
+  path: str, file_format: str, names: Sequence[str], encoding: str | None
+) -> Table:
   """Returns the Table of a JSON array, or of a file with one row per line."""
   if file_format == "json" and _has_json_lines(path):
     logging.info("%s: has a JSON object per line, read as jsonl", path)
@@ -159,7 +161,7 @@ def _lines_table(path, file_format, names, encoding):
       f"columns {_listed(names)}; for more pass --file_format=tsv or csv"
     )
 
-  def row(number, line):
+  def row(number: int, line: str) -> Row:
     if fault := _undecodable(line, encoding):
       return Row(number, [], fault)
     if file_format == "text":
@@ -174,7 +176,7 @@ def _lines_table(path, file_format, names, encoding):
   return Table(path, list(names), (row(*numbered) for numbered in lines))
 
 
-def _has_json_lines(path):
+def _has_json_lines(path: str) -> bool:
   """Returns whether the first line of a .json file is a whole object."""
   with file_io.open_for_reading(path) as stream:
     head = stream.read(_HEAD_BYTES)
@@ -185,7 +187,7 @@ def _has_json_lines(path):
     return False
 
 
-def _is_quoted(path, encoding):
+def _is_quoted(path: str, encoding: str | None) -> bool:
   """Returns whether a TSV has quoted cells, as a CSV has.
 
   Then every cell that begins with a quote is a valid cell of a CSV, all rows
@@ -194,7 +196,7 @@ def _is_quoted(path, encoding):
   """
   raw: list[str] = []  # The lines of the current row.
 
-  def source():
+  def source() -> Iterator[str]:
     for _, line in _lines(path, encoding):
       raw.append(f"{line}\n")
       yield raw[-1]
@@ -214,7 +216,12 @@ def _is_quoted(path, encoding):
   return is_found
 
 
-def _csv_rows(path, lines, delimiter, names):
+def _csv_rows(
+  path: str,
+  lines: Iterator[tuple[int, str]],
+  delimiter: str | None,
+  names: Sequence[str],
+) -> Iterator[tuple[int, Any]]:
   """Yields (line number, list of cells) or (line number, fault) per CSV row."""
   first = next(lines)
   if named := re.fullmatch('"?sep=(.)"?', first[1]):  # A line for Excel.
@@ -249,7 +256,7 @@ def _csv_rows(path, lines, delimiter, names):
 
 
 @contextlib.contextmanager
-def _long_fields():
+def _long_fields() -> Iterator[None]:
   """Lifts csv's global limit on the length of cells, within a `with` block."""
   limit = csv.field_size_limit(_MAX_FIELD_LENGTH)
   try:
@@ -258,12 +265,12 @@ def _long_fields():
     csv.field_size_limit(limit)
 
 
-def _are_numbers(names):
+def _are_numbers(names: Sequence[str]) -> bool:
   """Returns whether there are column names and all of them are numbers."""
   return bool(names) and all(map(str.isdecimal, names))
 
 
-def guess_delimiter(header: str, names: tuple) -> str:
+def guess_delimiter(header: str, names: Sequence[str]) -> str:
   """Guesses the column separator of a CSV from its first line.
 
   It tries ",", ";", tab and "|", and returns the one that gives columns with
@@ -299,7 +306,7 @@ def guess_delimiter(header: str, names: tuple) -> str:
   )
 
 
-def _parquet_rows(path, names):
+def _parquet_rows(path: str, names: Sequence[str]) -> Iterator[Row]:
   try:
     import pyarrow
     from pyarrow import parquet
@@ -331,7 +338,7 @@ def _parquet_rows(path, names):
     raise errors.InputError(f"{path}: no rows")
 
 
-def _json_row(line, names):
+def _json_row(line: str, names: Sequence[str]) -> tuple[list, str | None]:
   """Returns (values, None), or ([], fault) for an invalid line."""
   try:
     return _values(json.loads(line), names)
@@ -340,7 +347,7 @@ def _json_row(line, names):
     return [], f"not JSON ({error}); every line must be one JSON object"
 
 
-def _values(row, names):
+def _values(row: Any, names: Sequence[str]) -> tuple[list, str | None]:
   """Returns (an object's values for `names`, None), or ([], fault)."""
   if not isinstance(row, dict):
     return [], f"expected an object in JSON, got {json.dumps(row):.40}"
@@ -369,7 +376,7 @@ def check_encoding(name: str) -> None:
     ) from error
 
 
-def _byte_as_surrogate(error):
+def _byte_as_surrogate(error: Any) -> tuple[str, int]:
   """Decodes an invalid byte to a lone surrogate, which `_undecodable` finds.
 
   Python's "surrogateescape" fails for bytes below 0x80, which occur in UTF-16.
@@ -380,7 +387,7 @@ def _byte_as_surrogate(error):
 codecs.register_error("not_a_character", _byte_as_surrogate)
 
 
-def _lines(path, encoding):
+def _lines(path: str, encoding: str | None) -> Iterator[tuple[int, str]]:
   """Yields (line number from 1, line) up to the last line that is not empty."""
   pending, number = [], 0
   with file_io.open_for_reading(path) as stream:
@@ -409,7 +416,7 @@ def _lines(path, encoding):
     raise errors.InputError(f"{path}: the file is empty")
 
 
-def _encoding_of(path, head, flag):
+def _encoding_of(path: str, head: bytes, flag: str | None) -> str:
   # A byte order mark overrides the flag, which may be meant for other files.
   for mark, encoding in _ENCODING_OF_MARK.items():
     if head.startswith(mark):
@@ -428,12 +435,12 @@ def _encoding_of(path, head, flag):
   return "utf-8"
 
 
-def _line_end(head, encoding):
+def _line_end(head: bytes, encoding: str) -> str:
   text = head.decode(encoding, "ignore")
   return "\r" if "\r" in text and "\n" not in text else "\n"
 
 
-def _undecodable(text, encoding):
+def _undecodable(text: str, encoding: str | None) -> str | None:
   """Returns the error message for a text with invalid bytes, else None."""
   is_latin = encoding and codecs.lookup(encoding).name == "iso8859-1"
   # In cp1252, these Latin-1 control characters are quotes, the euro sign, etc.
@@ -453,7 +460,9 @@ def _undecodable(text, encoding):
   )
 
 
-def _checked(path, rows, encoding, columns):
+def _checked(
+  path: str, rows: Iterator, encoding: str | None, columns: Sequence[str]
+) -> Table:
   """Returns a Table of rows; its column names are the first row, or numbers."""
   line, names = next(rows)
   if fault := _undecodable("\t".join(names), encoding):
@@ -466,7 +475,7 @@ def _checked(path, rows, encoding, columns):
     rows = itertools.chain([(line, names)], rows)
     names = counts[1]
 
-  def checked():
+  def checked() -> Iterator[Row]:
     line = None
     for line, row in rows:
       if isinstance(row, str):  # This is the fault of the row.
@@ -482,7 +491,7 @@ def _checked(path, rows, encoding, columns):
   return Table(path, names, checked())
 
 
-def _joined(rows, width):
+def _joined(rows: list, width: int) -> Iterator[tuple[int, list[str]]]:
   """Yields (line, cells), and joins rows that newlines have cut."""
   start = 0
   while start < len(rows):
@@ -503,7 +512,7 @@ def _joined(rows, width):
     start = end
 
 
-def _ragged(row, names, has_header):
+def _ragged(row: list[str], names: list[str], has_header: bool) -> str:
   if row == [""]:
     return "an empty line; remove it"
   source = "are in the header" if has_header else "are expected"
@@ -513,5 +522,5 @@ def _ragged(row, names, has_header):
   )
 
 
-def _listed(names):
+def _listed(names: Iterable) -> str:
   return ", ".join(map(repr, names))

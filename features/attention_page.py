@@ -43,7 +43,7 @@ def attention_page(
   return _PAGE.replace("@TITLE@", html.escape(title)).replace("@DATA@", text)
 
 
-def _packed(attention):
+def _packed(attention: np.ndarray) -> str:
   """Returns probabilities as base64, one byte each; 255 means 1."""
   # Colours cannot show more than 8 bits, and floats take four times the space.
   numbers = np.rint(np.clip(attention, 0, 1) * 255).astype(np.uint8)

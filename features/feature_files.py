@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+import tokenization
 from checkpoints import sentence_pooling
-from common import console, errors, file_io
+from common import console, errors, file_io, run_settings
 from features import vector_search
 from variants import vocabularies
 
@@ -39,7 +40,11 @@ class Row(NamedTuple):
   input_ids: Sequence[int] = ()
 
 
-def rows_of(settings, tokenizer, results) -> list[Row]:
+def rows_of(
+  settings: run_settings.Settings,
+  tokenizer: tokenization.FullTokenizer,
+  results: list,
+) -> list[Row]:
   """Converts a block's list of (text_batches.Example, values) to rows."""
   if settings.similarity:
     # The vectors of a line's two texts follow each other: a, b, a, b, ...
@@ -72,7 +77,7 @@ def rows_of(settings, tokenizer, results) -> list[Row]:
   ]
 
 
-def _json_line(row, layers):
+def _json_line(row: Row, layers: Any) -> str:
   r"""Returns a row as a line of JSON, without a newline.
 
   {"linex_index": 0, "features": [{"token": "[CLS]", "layers":
@@ -114,7 +119,7 @@ def open_writer(
   """
   if path is None:
 
-    def print_rows(rows):
+    def print_rows(rows: list[Row]) -> None:
       for row in rows:
         console.print_line(_json_line(row, layers))
 
@@ -132,7 +137,7 @@ def open_writer(
 
 
 @contextlib.contextmanager
-def _json_lines(stream, layers):
+def _json_lines(stream: Any, layers: Any) -> Iterator[Callable]:
   """Provides a function that writes a `_json_line` for each row."""
   yield lambda rows: stream.write(
     "".join(f"{_json_line(row, layers)}\n" for row in rows).encode("utf-8")
@@ -140,7 +145,7 @@ def _json_lines(stream, layers):
 
 
 @contextlib.contextmanager
-def _numpy_archive(stream, layers):
+def _numpy_archive(stream: Any, layers: Any) -> Iterator[Callable]:
   """Provides a function that writes rows to an uncompressed .npz file.
 
   The arrays of the file depend on the rows' `content`:
@@ -159,14 +164,14 @@ def _numpy_archive(stream, layers):
   # to a temporary file first. It has no name, so a killed run leaves no file.
   with contextlib.ExitStack() as stack:
 
-    def write(rows):
+    def write(rows: list[Row]) -> None:
       for name, values in _columns(rows).items():
         if name not in columns:
           file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
           columns[name] = file, values.dtype, values.shape[1:]
         columns[name][0].write(np.ascontiguousarray(values).tobytes())
 
-    def append(data):
+    def append(data: Any) -> int:
       stream.write(data)
       return len(data)
 
@@ -183,7 +188,7 @@ def _numpy_archive(stream, layers):
           _write_column(member, *column)
 
 
-def _columns(rows):
+def _columns(rows: list[Row]) -> dict[str, Any]:
   """Returns {name of an array of the .npz: values of all rows}."""
   if rows[0].content != "features":
     is_vector = rows[0].content == "vector"
@@ -195,13 +200,17 @@ def _columns(rows):
     return columns
   return {
     "lengths": np.array([len(row.input_ids) for row in rows], np.int64),
-    "input_ids": np.concatenate([np.int32(row.input_ids) for row in rows]),
+    "input_ids": np.concatenate(
+      [np.array(row.input_ids, np.int32) for row in rows]
+    ),
     # [L, T, H] -> [T, L, H], to concatenate the tokens of all rows.
     "values": np.concatenate([row.values.swapaxes(0, 1) for row in rows]),
   }
 
 
-def _write_column(member, file, dtype, shape):
+def _write_column(
+  member: Any, file: Any, dtype: np.dtype, shape: tuple
+) -> None:
   """Copies a temporary file to an .npy member; `shape` is that of a row."""
   count = file.tell() // (dtype.itemsize * int(np.prod(shape)))
   header = {

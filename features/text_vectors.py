@@ -5,6 +5,7 @@ width of a text's vector.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -93,7 +94,9 @@ def make_compute(
   depth = model.config.num_hidden_layers
   pooling = settings.pooling and sentence_pooling.Pooling.of(settings, depth)
 
-  def compute(input_ids, input_mask, segment_ids):
+  def compute(
+    input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
+  ) -> Any:
     output = model(input_ids, input_mask, segment_ids)
     if head:
       rules = settings.sparse_pooling, settings.sparse_activation
@@ -135,7 +138,7 @@ class VectorComputer:
     self._group = 2 if settings.similarity else 1
     compute = tf.function(compute, jit_compile=jit or None, autograph=False)
 
-    def replica_step(*batch):
+    def replica_step(*batch: tf.Tensor) -> Any:
       replica = tf.distribute.get_replica_context().replica_id_in_sync_group
       share = tf.shape(batch[0])[0] // replicas
       start = replica * share
@@ -147,7 +150,9 @@ class VectorComputer:
       input_signature=[tf.TensorSpec([None, None], tf.int32)] * 3,
       autograph=False,
     )
-    def step(input_ids, input_mask, segment_ids):
+    def step(
+      input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor
+    ) -> Any:
       batch = input_ids, input_mask, segment_ids
       return strategy.gather(strategy.run(replica_step, args=batch), axis=0)
 
@@ -155,7 +160,7 @@ class VectorComputer:
     if network:
       self._step = lambda **batch: network(**batch)["embedding"]
 
-  def _compute_batch(self, examples):
+  def _compute_batch(self, examples: list) -> Any:
     """Returns the results of a batch, one row per example."""
     # A static shape needs padding rows.
     rows = self._batch_size if self._is_static else len(examples)

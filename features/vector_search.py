@@ -7,6 +7,7 @@ D width.
 import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -164,7 +165,7 @@ def check(
   )
 
 
-def _unit(vectors):
+def _unit(vectors: Any) -> np.ndarray:
   vectors = np.asarray(vectors, np.float32)
   norms = np.linalg.norm(vectors, axis=1, keepdims=True)
   return vectors / np.where(norms > 0, norms, 1)

@@ -23,7 +23,8 @@ tokenization.
 import bisect
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from absl import logging
 
@@ -69,7 +70,7 @@ class PassageText:
     start, end = self._span(predicted, first, last)
     return self._written[start:end], (start, end)
 
-  def _span(self, predicted, first, last):
+  def _span(self, predicted: str, first: int, last: int) -> tuple[int, int]:
     # Search only these words, because the passage may contain the same text
     # earlier.
     start = self._token_starts[first]
@@ -94,11 +95,11 @@ class PassageText:
     logging.debug("cannot locate %r in %r: using all words", predicted, whole)
     return span
 
-  def _num_characters(self, start, end):
+  def _num_characters(self, start: int, end: int) -> int:
     """Counts the characters except U+0020 in a part of the tokenized text."""
     return end - start - self._tokenized.count(" ", start, end)
 
-  def _position(self, index):
+  def _position(self, index: int) -> int:
     """Returns the position in the written text; `index` counts no spaces."""
     # One space precedes each word except the first. An empty word starts at the
     # same index as the next word, so the last word that starts there counts.
@@ -138,7 +139,7 @@ def written_places(
 
 
 @functools.lru_cache(_CACHED_CHARACTERS)
-def _num_kept(char, basic):
+def _num_kept(char: str, basic: Any) -> int:
   """Returns the number of characters that `char` becomes in tokenized text."""
   return len("".join(basic.tokenize(char)))
 
@@ -178,18 +179,18 @@ def in_context(context: str, place: tuple[int, int]) -> tuple[int, int]:
   words = list(data.WORD.finditer(context))
   starts = _word_starts([word.group() for word in words])
 
-  def in_text(position):
+  def in_text(position: int) -> int:
     index = bisect.bisect_right(starts, position) - 1
     return words[index].start() + position - starts[index]
 
   return in_text(place[0]), in_text(place[1] - 1) + 1
 
 
-def _word_starts(words):
+def _word_starts(words: list[str]) -> list[int]:
   """Returns the offsets of words joined by spaces, and of a next word."""
   return _sums(len(word) + 1 for word in words)
 
 
-def _sums(lengths):
+def _sums(lengths: Iterable[int]) -> list[int]:
   """Returns the cumulative sums from 0: [3, 2] -> [0, 3, 5]."""
   return list(itertools.accumulate(lengths, initial=0))

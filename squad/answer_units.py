@@ -16,6 +16,7 @@ import string
 import sys
 import unicodedata
 from collections.abc import Iterable
+from typing import Any
 
 from absl import logging
 
@@ -38,7 +39,7 @@ _IS_OTHER = re.compile(
 
 
 @functools.cache
-def _removed(units):
+def _removed(units: str) -> dict[int, Any]:
   """Returns the table for str.translate that removes punctuation."""
   chars = _PUNCTUATION
   if units == MIXED:
@@ -88,7 +89,7 @@ def of_answers(answers: Iterable[str]) -> str:
 
 
 @functools.cache
-def _say(units):
+def _say(units: str) -> None:
   """Logs the choice of units, once per process."""
   logging.info(
     "the answers have no English words: F1 counts %s (--f1_units=%s)",

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 import tokenization
+from common import run_settings
 from records import pipeline
 from squad import answers, data, inputs, null_threshold, scores, windowing
 from training import distribution, evaluation_loop
@@ -45,7 +46,7 @@ class Answerer:
 
   def __init__(
     self,
-    settings,
+    settings: run_settings.Settings,
     model: Callable,
     tokenizer: tokenization.FullTokenizer,
     strategy: tf.distribute.Strategy,

@@ -14,7 +14,8 @@ import bisect
 import functools
 import itertools
 import re
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -196,7 +197,7 @@ class _Passage(NamedTuple):
   starts: list
 
 
-def _paragraphs(path, version_2):
+def _paragraphs(path: str, version_2: bool) -> Iterator[tuple[str, dict]]:
   """Yields (place, paragraph) for a file's paragraphs, in the nested format."""
   # Consecutive flat questions about one context become one paragraph.
   for context, group in itertools.groupby(
@@ -213,7 +214,7 @@ def _paragraphs(path, version_2):
         yield f"{place}, paragraph {index}", paragraph
 
 
-def _entries(path):
+def _entries(path: str) -> Iterator[tuple[str, Any]]:
   """Yields (place, article or flat question) for each entry of a file."""
   with file_io.open_for_reading(path) as stream:
     first = stream.readline()
@@ -225,14 +226,14 @@ def _entries(path):
         if entry is not None:
           yield place, json_files.field({"line": entry}, "line", dict, place)
       return
-  values = json_files.read(path, (dict, list))
+  values: Any = json_files.read(path, (dict, list))  # type: ignore[arg-type]
   values = {"data": values} if isinstance(values, list) else values
   articles = json_files.field(values, "data", list[dict], path)
   for number, article in enumerate(articles, 1):
     yield f"{path}: article {number}", article
 
 
-def _is_flat(line):
+def _is_flat(line: bytes) -> bool:
   """Returns whether a line is a complete flat question."""
   # Avoid parsing a nested file that is a single long line.
   if b'"context"' not in line or b'"paragraphs"' in line:
@@ -244,7 +245,7 @@ def _is_flat(line):
   return isinstance(values, dict) and "context" in values
 
 
-def _nested(entry, place, version_2):
+def _nested(entry: dict, place: str, version_2: bool) -> dict:
   """Returns a flat question with its answers in SQuAD's nested format."""
   answers = json_files.field(entry, "answers", dict | list, place, [])
   if isinstance(answers, list):
@@ -265,7 +266,7 @@ def _nested(entry, place, version_2):
   return entry
 
 
-def _question(path, place, entry, passage):
+def _question(path: str, place: str, entry: dict, passage: Any) -> Question:
   """Returns an entry's Question, without the fields for training."""
   # As in the original: ids may be numbers, which become strings in the output.
   qas_id = str(json_files.field(entry, "id", str | int, place))
@@ -283,7 +284,7 @@ def _question(path, place, entry, passage):
   )
 
 
-def _with_answer(question, entry, passage):
+def _with_answer(question: Question, entry: dict, passage: Any) -> Any:
   """Returns the question with its answer's position, or Skipped."""
   if question.is_impossible:
     return question
@@ -328,7 +329,7 @@ def _with_answer(question, entry, passage):
   )
 
 
-def _check_ids(questions):
+def _check_ids(questions: list[Question]) -> None:
   """Refuses repeated ids; in the original, an id's last question counts."""
   seen = set()
   for question in questions:
@@ -339,7 +340,7 @@ def _check_ids(questions):
     seen.add(question.qas_id)
 
 
-def _report(path, questions, skipped):
+def _report(path: str, questions: list[Question], skipped: list) -> None:
   """Logs the number of questions, and warnings about skipped or empty ones."""
   logging.info("%s: %d questions", path, len(questions))
   if skipped:

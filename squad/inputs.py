@@ -3,7 +3,7 @@
 import itertools
 import os
 import random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -82,14 +82,14 @@ def prepare(
   # they exist, the generator stays unused and tokenizes nothing.
   windows = None if training else list(generator)
 
-  def serialize(block):
+  def serialize(block: list) -> Any:
     batch = windowing.make_batch(
       block, tokenizer, lengths.max_seq_length, training=training
     )
     counts = unknown_tokens.count(batch, tokenizer)
     return tfrecord.serialize_examples(batch), counts
 
-  def write(writer):
+  def write(writer: Any) -> Any:
     logging.debug("%s: the first examples", file.path)
     rest = iter(generator if windows is None else windows)
     shown = list(itertools.islice(rest, _SHOWN))
@@ -127,7 +127,7 @@ def prepare(
   return SquadInput(file, records, count, windows)
 
 
-def _show(window, question):
+def _show(window: windowing.Window, question: data.Question) -> None:
   """Logs the tokens of a window, and its answer in training."""
   logging.debug(
     "  question %s, window %d: %s",
@@ -136,8 +136,8 @@ def _show(window, question):
     " ".join(window.tokens),
   )
   # If this window lacks the answer, both positions are 0, at [CLS].
-  if (first := window.start_position) is not None:
-    last = window.end_position
+  first, last = window.start_position, window.end_position
+  if first is not None and last is not None:
     logging.debug(
       "    answer %r: tokens %d to %d, %s",
       question.answer_text,

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -111,12 +112,12 @@ class SquadRun:
       self._start,
     )
 
-  def _forget_threshold(self):
+  def _forget_threshold(self) -> None:
     # The threshold was chosen for weights that the first step changes.
     if self._is_chief:
       null_threshold.forget(self._settings.output_dir)
 
-  def _write_model(self, folder, step):
+  def _write_model(self, folder: str, step: int) -> None:
     """Writes a model folder with the weights and a threshold found for them."""
     settings = self._settings
     config = model_folder.with_input_settings(
@@ -147,7 +148,7 @@ class SquadRun:
       folders.append(null_threshold.folder_of(start.path))
     self.threshold.look_up(folders)
 
-  def _evaluate(self):
+  def _evaluate(self) -> tuple[list, dict, dict]:
     """Returns answers, scores, and each question's scores for --eval_file."""
     file, batch_size = self._inputs["eval"], self._settings.eval_batch_size
     answers = self._answerer.answers(
@@ -206,7 +207,9 @@ class SquadRun:
         os.path.join(folder, squad_answers.N_BEST_FILE),
       )
 
-  def _report_of(self, file, answers, results, points):
+  def _report_of(
+    self, file: Any, answers: list, results: dict, points: dict
+  ) -> run_report.Report:
     mistakes = []
     for question, answer in zip(file.questions, answers):
       _, f1 = points[question.qas_id]

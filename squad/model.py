@@ -4,9 +4,11 @@ Letters: B batch, T tokens of a window.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
+import configuration
 import heads
 from records import pipeline
 from training import training_step
@@ -23,13 +25,15 @@ _LOWEST = tf.float32.min
 class SpanModel(tf.Module):
   """The encoder with a head for each token's start and end logits."""
 
-  def __init__(self, config, **model_options):
+  def __init__(self, config: configuration.BertConfig, **model_options: Any):
     """Creates the variables; modeling.BertModel describes the options."""
     super().__init__()
     self.bert = registry.make_encoder(config, **model_options)
     self.head = heads.SpanHead(config, seed=model_options["seed"])
 
-  def __call__(self, batch: dict, dropout_seed=None) -> tuple:
+  def __call__(
+    self, batch: dict, dropout_seed: tf.Tensor | None = None
+  ) -> tuple:
     """Returns float32 start logits and end logits, [B, T] each.
 
     Args:
@@ -59,11 +63,11 @@ def objective(
       positions. If False, the loss depends on the length of trimmed batches.
   """
 
-  def weights(batch):
+  def weights(batch: dict) -> dict:
     # This replica's number of examples; the loop divides by the sum of all.
     return {"span": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
-  def sums(batch, dropout_seed):
+  def sums(batch: dict, dropout_seed: tf.Tensor) -> tuple[dict, dict]:
     examples = weights(batch)["span"]
     is_token = tf.cast(batch["input_mask"], tf.bool)
     total, metrics = 0.0, {}

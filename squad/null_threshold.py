@@ -182,7 +182,7 @@ def forget(folder: str) -> None:
   file_io.remove(os.path.join(folder, FILE))
 
 
-def _weights_in(path):
+def _weights_in(path: str) -> str | None:
   """Returns the digest in a threshold file; None if it cannot be read."""
   try:
     return json_files.read(path).get("weights")
@@ -190,7 +190,7 @@ def _weights_in(path):
     return None
 
 
-def _number(text):
+def _number(text: str) -> float:
   try:
     value = float(text)
   except ValueError:

@@ -160,7 +160,12 @@ def best_threshold(
   return float(odds[best] if best else np.nextafter(odds[1], -np.inf))
 
 
-def _points_by_odds(has_answer, predictions, points, null_odds):
+def _points_by_odds(
+  has_answer: dict[str, bool],
+  predictions: dict[str, str],
+  points: dict[str, float],
+  null_odds: dict[str, float],
+) -> tuple[np.ndarray, np.ndarray]:
   """Returns the total scores for answering only questions with low null odds.
 
   Args:
@@ -237,7 +242,7 @@ def compare_all(
   }
 
 
-def _means(scores):
+def _means(scores: dict[str, tuple]) -> dict[str, float]:
   exact, f1_score = np.mean(list(scores.values()), axis=0)
   return {
     "exact": float(100 * exact),

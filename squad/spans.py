@@ -5,7 +5,7 @@ is 20). This module computes an array [windows, K, K] for many windows at once.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,13 +32,13 @@ class Spans(NamedTuple):
   start_logits: np.ndarray
   end_logits: np.ndarray
 
-  def take(self, which):
+  def take(self, which: Any) -> "Spans":
     """Returns the Spans that a slice, a mask or an array of indices selects."""
     return Spans(*(values[which] for values in self))
 
 
 def best_spans(
-  windows: list, logits: dict, num_questions: int, options
+  windows: list, logits: dict, num_questions: int, options: Any
 ) -> Iterator[Spans]:
   """Yields the ranked Spans of every question, in the order of the questions.
 
@@ -76,7 +76,7 @@ def best_spans(
       yield spans.take(slice(start, end))
 
 
-def _blocks(bounds):
+def _blocks(bounds: np.ndarray) -> Iterator[tuple[int, int]]:
   """Yields ranges [first, last) of questions that together have enough windows.
 
   Question q has the windows from bounds[q] to bounds[q + 1], exclusive.
@@ -89,7 +89,13 @@ def _blocks(bounds):
       first = last
 
 
-def _spans(windows, questions, start_logits, end_logits, options):
+def _spans(
+  windows: list,
+  questions: np.ndarray,
+  start_logits: np.ndarray,
+  end_logits: np.ndarray,
+  options: Any,
+) -> "Spans":
   """Returns the valid Spans of B windows, without "no answer".
 
   They are ordered by window, then by start logit, then by end logit.
@@ -123,7 +129,9 @@ def _spans(windows, questions, start_logits, end_logits, options):
   )
 
 
-def _best_positions(logits, number):
+def _best_positions(
+  logits: np.ndarray, number: int
+) -> tuple[np.ndarray, np.ndarray]:
   """Returns the positions [B, K] of the highest logits [B, T], and the logits.
 
   The highest logit comes first, and among equal logits the lower position.
@@ -135,7 +143,9 @@ def _best_positions(logits, number):
   return positions, values.astype(np.float64)
 
 
-def _null_spans(questions, start_logits, end_logits):
+def _null_spans(
+  questions: np.ndarray, start_logits: np.ndarray, end_logits: np.ndarray
+) -> "Spans":
   """Returns the Spans of "no answer", one for each question with windows."""
   starts = start_logits[:, 0].astype(np.float64)  # [B]
   ends = end_logits[:, 0].astype(np.float64)

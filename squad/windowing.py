@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 import tokenization
-from common import errors
+from common import errors, run_settings
 from squad import alignment, data
 from text import cut_texts, input_sequences
 from variants import tokenizer_file
@@ -31,7 +31,9 @@ class Lengths(NamedTuple):
   max_query_length: int  # A longer question is cut to this many pieces.
 
 
-def lengths_of(settings, specials: tokenization.Specials) -> Lengths:
+def lengths_of(
+  settings: run_settings.Settings, specials: tokenization.Specials
+) -> Lengths:
   """Returns the Lengths in a script's settings.
 
   Raises InputError: the lengths leave no room for a passage.
@@ -100,17 +102,17 @@ class Window(NamedTuple):
   specials: tokenization.Specials = tokenization.BERTS
 
   @property
-  def first_position(self):
+  def first_position(self) -> int:
     """The position in the input of the window's first piece of the passage."""
     return len(self.question_tokens) + 1 + self.specials.between
 
   @property
-  def num_tokens(self):
+  def num_tokens(self) -> int:
     """The number of tokens in the input, without padding."""
     return self.first_position + self.length + 1
 
   @property
-  def tokens(self):
+  def tokens(self) -> list[str]:
     """The input's tokens, a list of `num_tokens` str."""
     pieces = self.passage.tokens[self.start : self.start + self.length]
     cls, sep, _, between, _ = self.specials
@@ -213,7 +215,9 @@ def find_answer(
   return matches[0], matches[0] + size - 1
 
 
-def _pieces_of_answer(question, tokenizer):
+def _pieces_of_answer(
+  question: data.Question, tokenizer: tokenization.FullTokenizer
+) -> tuple[int, int] | None:
   """Returns the indices of the first and last piece that touch the answer.
 
   They are relative to the first piece of the answer's words. Returns None if
@@ -286,7 +290,7 @@ def make_windows(
       yield _with_answer(window, answer) if training else window
 
 
-def _with_answer(window, answer):
+def _with_answer(window: Window, answer: tuple[int, int] | None) -> Window:
   """Returns the window with answer positions, 0 if it lacks a part of it."""
   # Without an answer, -1 lies before every window.
   first, last = answer or (-1, -1)

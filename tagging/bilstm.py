@@ -85,7 +85,7 @@ class FeatureTagger(tf.Module):
     is_concat = self._combined == "concat"
     width = config.hidden_size * (count if is_concat else 1)
 
-    def uniform(name, shape, units):
+    def uniform(name: str, shape: list[int], units: int) -> tf.Variable:
       # An LSTM's usual initial weights, uniform in +-1 / sqrt(units).
       seeds = tf.constant([seed, named_weights.name_number(name)], tf.int64)
       limit = 1 / math.sqrt(units)
@@ -176,7 +176,7 @@ def bilstm(
   from_input += bias[:, tf.newaxis]  # [T, D, B, 4S]
   zeros = tf.zeros_like(from_input[0, ..., : recurrent_kernel.shape[1]])
 
-  def step(state, inputs):
+  def step(state: tuple, inputs: tuple) -> tuple:
     hidden, cell = state  # [D, B, S]
     # [D, B, 4S], both directions in one product.
     gates = inputs + tf.matmul(hidden, recurrent_kernel)
@@ -191,7 +191,7 @@ def bilstm(
   return tf.concat([forward, backward], axis=-1)
 
 
-def _variable(name, value):
+def _variable(name: str, value: tf.Tensor) -> tf.Variable:
   # The empty scope keeps the caller's scopes out of the variable's name.
   with tf.device("CPU:0"), tf.name_scope(""):
     return tf.Variable(value, name=name)

@@ -5,15 +5,16 @@ Only a word's first word piece has the word's label, as in the paper (arXiv
 """
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 import configuration
+import tokenization
 from checkpoints import model_folder, model_writer
-from common import errors, file_io, unknown_tokens
+from common import errors, file_io, run_settings, unknown_tokens
 from records import tfrecord
 from tagging import data, windowing
 from text import input_sequences
@@ -40,7 +41,7 @@ class TaggingData(NamedTuple):
   file_format: str  # One of flag_values.TAGGING_FORMATS.
 
 
-def files_to_read(settings) -> dict[str, str]:
+def files_to_read(settings: run_settings.Settings) -> dict[str, str]:
   """Returns {"train", "eval" or "predict": path} of the files that a run reads.
 
   Raises InputError: no step is requested, or a flag does not apply to any file.
@@ -63,7 +64,9 @@ def files_to_read(settings) -> dict[str, str]:
   return paths
 
 
-def read_all(settings, paths: dict) -> dict[str, list[data.Sentence]]:
+def read_all(
+  settings: run_settings.Settings, paths: dict
+) -> dict[str, list[data.Sentence]]:
   """Returns {name: sentences} for {name: path}."""
   # `labelled=None` reads the labels if the file has any, to score predictions.
   any_labels = None if settings.predict_labels else False
@@ -116,7 +119,9 @@ def trained_config(
   return configuration.BertConfig.from_dict({**values, "id2label": id2label})
 
 
-def write_model(folder: str, model, settings, step: int):
+def write_model(
+  folder: str, model: Any, settings: run_settings.Settings, step: int
+) -> None:
   """Writes a TaggingModel, after `step` training steps, to a model folder."""
   values = settings.pick(INPUT_FLAGS)
   if settings.feature_layers:
@@ -176,7 +181,11 @@ def prepare(
   )
 
 
-def log_windows(path: str, windows: list[windowing.Window], tokenizer):
+def log_windows(
+  path: str,
+  windows: list[windowing.Window],
+  tokenizer: tokenization.FullTokenizer,
+) -> None:
   """Logs the tokens of a file's first windows, and the overall [UNK] share."""
   logging.debug("%s: the first examples", path)
   for window in windows[:_WINDOWS_SHOWN]:
@@ -184,16 +193,16 @@ def log_windows(path: str, windows: list[windowing.Window], tokenizer):
     logging.debug("  %s", " ".join(tokens))
   # Exclude [CLS] and [SEP].
   ids = [i for window in windows for i in window.input_ids[1:-1]]
-  unknown = ids.count(tokenizer.vocab.get(tokenizer.unk_token))
+  unknown = ids.count(tokenizer.vocab.get(tokenizer.unk_token, -1))
   unknown_tokens.log_share(path, unknown, len(ids))
 
 
 def prepare_all(
-  settings,
+  settings: run_settings.Settings,
   paths: dict[str, str],
   sentences: dict[str, list[data.Sentence]],
   *,
-  tokenizer,
+  tokenizer: tokenization.FullTokenizer,
   labels: list[str],
 ) -> dict[str, TaggingData]:
   """Writes the records of all files of a command to --output_dir.

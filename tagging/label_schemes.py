@@ -84,7 +84,7 @@ class LabelReader:
       self._counts[label] = self._counts.get(label, 0) + 1
     return labels
 
-  def _checked(self, label, place):
+  def _checked(self, label: str, place: str) -> str:
     """Returns a label in the spelling TAG-TYPE; raises InputError."""
     if label == OUTSIDE:
       return label
@@ -106,7 +106,7 @@ class LabelReader:
       )
     return label
 
-  def _not_in_scheme(self, label, place):
+  def _not_in_scheme(self, label: str, place: str) -> str:
     known = ", ".join(f"{tag}-TYPE" for tag in _TAGS[self.scheme])
     outside = ""
     if "-" not in label:
@@ -117,7 +117,7 @@ class LabelReader:
       "tags, none for labels of single words, such as parts of speech)"
     )
 
-  def _check_order(self, labels, places):
+  def _check_order(self, labels: list[str], places: list[str]) -> None:
     before = OUTSIDE
     for label, place in zip(labels, places):
       self._check_follows(before, label, place)
@@ -127,7 +127,7 @@ class LabelReader:
       end = f"{places[-1]} (end of the sentence)"
       self._check_follows(before, OUTSIDE, end)
 
-  def _check_follows(self, before, label, place):
+  def _check_follows(self, before: str, label: str, place: str) -> None:
     if may_follow(before, label, self.scheme):
       return
     if not self._lenient:

@@ -4,6 +4,7 @@ Letters: B batch, T sequence, H width of BERT, N encoder outputs, L labels.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -31,7 +32,7 @@ class TaggingModel(tf.Module):
     *,
     features: str | None = None,
     bilstm_size: int = 768,
-    **model_options,
+    **model_options: Any,
   ):
     """Creates the variables.
 
@@ -81,7 +82,7 @@ class TaggingModel(tf.Module):
     )
     return self.head(output, batch["input_mask"], dropout_seed=dropout_seed)
 
-  def _restored(self, batch):
+  def _restored(self, batch: dict) -> modeling.BertOutput:
     """Returns a BertOutput of the stored states; all other outputs are None."""
     states = batch["states"]  # [B, t, N H]
     # The parser pads states to the longest sequence of the batch, not to T.
@@ -112,14 +113,14 @@ def objective(model: Callable) -> training_step.Objective:
     model: function of (batch, dropout_seed); returns logits [B, T, L].
   """
 
-  def has_label(batch):
+  def has_label(batch: dict) -> tf.Tensor:
     return tf.cast(batch["label_ids"] != inputs.NO_LABEL, tf.float32)
 
-  def weights(batch):
+  def weights(batch: dict) -> dict:
     # This replica's number of words; the loop divides by the sum of all.
     return {"tagging": tf.reduce_sum(has_label(batch))}
 
-  def sums(batch, dropout_seed):
+  def sums(batch: dict, dropout_seed: tf.Tensor) -> tuple[dict, dict]:
     logits = model(batch, dropout_seed)  # [B, T, L]
     mask, labels = has_label(batch), batch["label_ids"]
     predicted = tf.argmax(logits, axis=-1, output_type=labels.dtype)
@@ -173,7 +174,7 @@ def store_states(
   copied = ("input_mask", "label_ids")
   (length,) = file.features["input_mask"].shape
 
-  def states_of_batch(batch):
+  def states_of_batch(batch: dict) -> dict:
     trimmed = pipeline.trim_to_longest(batch) if trim else batch
     output = model.bert.encode(trimmed)
     outputs = (output.embedding_output, *output.all_encoder_layers)
@@ -186,17 +187,16 @@ def store_states(
     states = tf.pad(states, [[0, 0], [0, missing], [0, 0]])
     return {"states": states, **{name: batch[name] for name in copied}}
 
-  def serialize(outputs):
-    return [
-      tfrecord.serialize_example(
-        {
-          "states": np.ravel(states[: mask.sum()] if trim else states),
-          "input_mask": mask,
-          "label_ids": labels,
-        }
+  def serialize(outputs: dict) -> list[bytes]:
+    serialized = []
+    for states, mask, labels in zip(*outputs.values(), strict=True):
+      flat: Any = np.ravel(states[: mask.sum()] if trim else states)
+      serialized.append(
+        tfrecord.serialize_example(
+          {"states": flat, "input_mask": mask, "label_ids": labels}
+        )
       )
-      for states, mask, labels in zip(*outputs.values(), strict=True)
-    ]
+    return serialized
 
   # Hold at least one batch, even if its states exceed _HELD_BYTES.
   batches = max(1, _HELD_BYTES // (4 * batch_size * length * width))

@@ -27,7 +27,7 @@ class FilePredictor:
     """Takes the model; with `trim`, trims batches to their longest sequence."""
     self._labels, self._trim = labels, trim
 
-    def predict_batch(batch):
+    def predict_batch(batch: dict) -> dict:
       length = batch["label_ids"].shape[1]
       if trim:
         batch = pipeline.trim_to_longest(batch)
@@ -86,7 +86,7 @@ def mistakes(
 ) -> list[run_report.Mistake]:
   """Returns a Mistake per sentence with wrong labels; its size counts them."""
 
-  def marked(words, labels):
+  def marked(words: list[str], labels: list[str]) -> str:
     named = [f"{w}/{label}" for w, label in zip(words, labels) if label != "O"]
     return " ".join(named) or "O"
 

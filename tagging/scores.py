@@ -13,7 +13,7 @@ sequences of labels that no scheme allows.
 import collections
 import os
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -143,7 +143,9 @@ def report(counts: Counts) -> str:
   weighted by their support).
   """
   types, total = counts.types(), counts.gold.total()
-  rows = [(k, *counts.of(k).values(), counts.gold[k]) for k in types]
+  rows: list[tuple] = [
+    (k, *counts.of(k).values(), counts.gold[k]) for k in types
+  ]
   averages = [("micro avg", *counts.of_all().values(), total)]
   for name, weights in {
     "macro avg": [_ratio(1, len(rows))] * len(rows),
@@ -172,13 +174,15 @@ def report(counts: Counts) -> str:
   return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def _precision_recall_f1(right, gold, predicted):
+def _precision_recall_f1(
+  right: int, gold: int, predicted: int
+) -> dict[str, float]:
   precision, recall = _ratio(right, predicted), _ratio(right, gold)
   f1 = _ratio(2 * precision * recall, precision + recall)
   return {"precision": precision, "recall": recall, "f1": f1}
 
 
-def _ratio(part, whole):
+def _ratio(part: float, whole: float) -> float:
   return part / whole if whole else 0.0
 
 
@@ -208,7 +212,9 @@ def evaluate(
   return Evaluation(results, report(counts))
 
 
-def write(output_dir: str, name: str, evaluation: Evaluation, **others) -> None:
+def write(
+  output_dir: str, name: str, evaluation: Evaluation, **others: Any
+) -> None:
   """Writes <name>_results.txt, including `others`, and <name>_report.txt."""
   path = os.path.join(output_dir, f"{name}_results.txt")
   result_lines.write(path, {**evaluation.results, **others})

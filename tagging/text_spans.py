@@ -36,7 +36,7 @@ def word_places(text: str, *, at_punctuation: bool = True) -> list:
 
 
 @functools.lru_cache(1 << 16)
-def _role(char):
+def _role(char: str) -> str:
   """Returns a character's role: "letter", "space", "alone" or "nothing"."""
   words = _BASIC.tokenize(f"a{char}b")
   # The tokenizer removes a character with the role "nothing" from words.

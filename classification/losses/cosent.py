@@ -29,7 +29,7 @@ def make(
   """
   del inner, task_kind
 
-  def losses(vectors, gold):
+  def losses(vectors: tf.Tensor, gold: tf.Tensor) -> tf.Tensor:
     cosines = tf.reduce_sum(vectors[:, 0] * vectors[:, 1], -1)
     logits = cosines[:, None] - cosines  # [B, B]
     is_pair = gold[:, None] < gold

@@ -37,7 +37,7 @@ def make(
       "1 on, such as 384,192,96"
     )
 
-  def losses(vectors, labels):
+  def losses(vectors: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     width = vectors.shape[-1]
     sizes = [*map(int, matryoshka_dims)] or [width // n for n in (1, 2, 4, 8)]
     if max(sizes) > width:

@@ -8,6 +8,7 @@ class, as in a teacher's predictions.tsv, or a list of numbers per text.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -36,7 +37,10 @@ OPTIONS = {
 
 
 def make(
-  inner: Callable, task_kind: str, distillation_temperature: float, **options
+  inner: Callable,
+  task_kind: str,
+  distillation_temperature: float,
+  **options: Any,
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
   """Returns a function of logits and probabilities [B, L]; it returns [B].
 
@@ -44,7 +48,7 @@ def make(
   """
   del options
 
-  def losses(logits, labels):
+  def losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     # The sigmoid cross-entropy takes probabilities as they are.
     if task_kind == data.MULTI_LABEL or not labels.dtype.is_floating:
       return inner(logits, labels)
