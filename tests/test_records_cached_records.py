@@ -32,14 +32,16 @@ def rows_of(path):
   return [int(r["input_ids"][0]) for r in tfrecord.read_records(path)]
 
 
-def test_the_second_time_nothing_is_written(path):
+def test_the_second_time_nothing_is_written(path, caplog):
+  caplog.set_level("INFO")
   make = Maker()
   facts = cached_records.ensure(path, {"flags": (1, 2)}, make)
   assert facts == {"num_records": 3, "lengths": [1, 2]}
   assert rows_of(path) == [1, 2, 3]
   assert json.load(open(f"{path}.json"))["fingerprint"] == {"flags": [1, 2]}
+  assert path not in caplog.text
   assert cached_records.ensure(path, {"flags": (1, 2)}, make) == facts
-  assert make.calls == 1
+  assert make.calls == 1 and path in caplog.text
 
 
 def test_another_fingerprint_makes_new_records(path):
