@@ -265,6 +265,12 @@ def test_all_faults_of_json_lines_are_listed_at_once(tmp_path):
     data.read(write_json(tmp_path, "", ""))
 
 
+def test_a_single_column_has_no_labels(tmp_path):
+  path = write(tmp_path, "to\nAda\n")
+  (sentence,) = data.read(path, labelled=None, label_column=1)
+  assert sentence.words == ["to", "Ada"] and sentence.labels is None
+
+
 def test_predictions_are_appended_as_a_column(tmp_path):
   path = write(tmp_path, "-DOCSTART- O\n\na O\nb\tO\r\n\n\nc O \n")
   lines = data.with_predictions(path, "conll", [["B-X", "I-X"], ["O"]], "iob2")
