@@ -29,7 +29,10 @@ _TABLE = "bert/embeddings/word_embeddings"
 _QUERY = "bert/encoder/layer_0/attention/self/query/kernel"
 # An encoder has this object if its embeddings are narrower than its layers.
 _PROJECTION = "_embedding_projection"
-_TRAINING_STATE = re.compile("(^|/)(optimizer|save_counter|global_step)/")
+# Training state, and the flag of an exported model; see hub_folder.
+_NO_WEIGHTS = re.compile(
+  "(^|/)(optimizer|save_counter|global_step|do_lower_case)/"
+)
 
 
 class _Objects:
@@ -90,7 +93,7 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
       notes.append(f"the pooler's {part} is from the next-sentence head")
       used.add(key)
   for key in bundle.shapes.keys() - used:
-    if not _TRAINING_STATE.search(key):
+    if not _NO_WEIGHTS.search(key):
       names[key] = key, "same"
   key, _ = names[_QUERY]
   return weight_names.Reader(
@@ -105,7 +108,7 @@ def from_bundle(bundle: weight_names.Reader) -> weight_names.Reader:
   )
 
 
-def _names(objects: Any) -> dict[str, tuple[str, str]]:
+def _names(objects: _Objects) -> dict[str, tuple[str, str]]:
   """Returns {TF1 name: (key, layout)} for values with a weight_names.Row."""
   layers = objects.find("_transformer_layers")
   names = {}
@@ -135,7 +138,19 @@ def write(
   Returns:
     {TF1 name: path} for all weights with a path.
   """
-  tree: dict = {}
+  items, paths = objects(weights, num_heads)
+  tf.train.Checkpoint(**items).write(prefix)
+  return paths
+
+
+def objects(
+  weights: dict[str, np.ndarray], num_heads: int
+) -> tuple[dict[str, Any], dict[str, str]]:
+  """Returns {name: object below the checkpoint's root}, and {TF1 name: path}.
+
+  For both see `write`.
+  """
+  tree: dict[str, Any] = {}
   paths = {}
   if not any(name.startswith("cls/predictions/") for name in weights):
     # Only a pretrainer has heads, and every pretrainer has a masked-LM head.
@@ -150,11 +165,10 @@ def write(
       node[name] = tf.Variable(
         weight_names.from_tf1(weights[row.tf1], row.layout, num_heads)
       )
-  tf.train.Checkpoint(**_items(tree)).write(prefix)
-  return paths
+  return _items(tree), paths
 
 
-def _items(tree: dict) -> dict[str, Any]:
+def _items(tree: dict[str, Any]) -> dict[str, Any]:
   """Returns {name: object} for the children of the checkpoint's root."""
   encoder, head = _tracked(tree["encoder"]), tree.get("next_sentence")
   if "masked_lm" not in tree:

@@ -19,7 +19,13 @@ import tensorflow as tf
 from absl import logging
 
 import named_weights
-from checkpoints import huggingface, model_folder, model_garden, weight_names
+from checkpoints import (
+  hub_folder,
+  huggingface,
+  model_folder,
+  model_garden,
+  weight_names,
+)
 from common import errors, file_io, json_files
 
 TF1 = "TensorFlow 1"
@@ -64,7 +70,13 @@ def open_reader(
       )
     folder = (folder_of or json_files.folder_of)(file)
     return huggingface.open_reader(path, file, folder)
-  prefix = find_prefix(path)
+  if hub_folder.is_one(path):
+    prefix = hub_folder.weights_prefix(path)
+    return hub_folder.describe(path, _open_tensorflow(prefix))
+  return _open_tensorflow(find_prefix(path))
+
+
+def _open_tensorflow(prefix: str) -> Reader:
   _check_all_shards_exist(prefix)
   with _errors_named(f"{prefix}.index is not a readable index"):
     opened = tf.compat.v1.train.NewCheckpointReader(
