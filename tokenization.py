@@ -171,6 +171,9 @@ class Specials(NamedTuple):
     cls, sep, mask: tokens.
     between: the number of `sep` tokens between two texts.
     segment_b: the segment of the second text and its `sep`.
+    odd_to_longer: whether, if both texts are truncated to an odd number of
+      pieces, the longer text (of equally long ones the second) keeps one more,
+      as in transformers; else the first does, as in the original.
   """
 
   cls: str = "[CLS]"
@@ -178,6 +181,7 @@ class Specials(NamedTuple):
   mask: str = "[MASK]"
   between: int = 1
   segment_b: int = 1
+  odd_to_longer: bool = False
 
 
 BERTS = Specials()
@@ -198,7 +202,6 @@ class FullTokenizer:
   """
 
   unk_token = "[UNK]"
-  specials = BERTS
 
   def __init__(
     self,
@@ -207,12 +210,17 @@ class FullTokenizer:
     never_split: Iterable[str] = (),
     *,
     vocab: dict[str, int] | None = None,
+    like_transformers: bool = False,
     **text_rules: bool,
   ):
     """Reads the vocabulary.
 
     Args:
       vocab: the content of `vocab_file`; None: it is read.
+      like_transformers: whether to follow transformers where the original
+        differs: a capital sigma at the end of a word becomes a small one like
+        any other, a word of more than 100 characters is unknown, and truncation
+        as in Specials.odd_to_longer.
       **text_rules: options of BasicTokenizer.
 
     Raises:
@@ -229,9 +237,16 @@ class FullTokenizer:
       )
     self.inv_vocab = {index: token for token, index in self.vocab.items()}
     self.basic_tokenizer = BasicTokenizer(
-      do_lower_case, self.never_split, **text_rules
+      do_lower_case,
+      self.never_split,
+      final_sigma=not like_transformers,
+      **text_rules,
     )
-    self.wordpiece_tokenizer = WordpieceTokenizer(vocab=self.vocab)
+    self.wordpiece_tokenizer = WordpieceTokenizer(
+      vocab=self.vocab,
+      max_input_chars_per_word=100 if like_transformers else 200,
+    )
+    self.specials = BERTS._replace(odd_to_longer=like_transformers)
     # There are three caches, because callers need tokens or ids, and one word
     # occurs in many chunks ("the," "(the").
     self._chunk_tokens = _Cache(self._tokens_of_chunk)
@@ -321,9 +336,10 @@ class FullTokenizer:
   @property
   def frame(self) -> input_sequences.Frame:
     """The ids of `specials`; raises UnknownTokenError if one is missing."""
-    cls, sep, _, *layout = self.specials
+    cls, sep, _, between, segment_b, odd_to_longer = self.specials
+    cls_id, sep_id = self.convert_tokens_to_ids([cls, sep])
     return input_sequences.Frame(
-      *self.convert_tokens_to_ids([cls, sep]), *layout
+      cls_id, sep_id, between, segment_b, odd_to_longer
     )
 
   @property
@@ -368,6 +384,7 @@ class BasicTokenizer:
     *,
     strip_accents: bool | None = None,
     tokenize_chinese_chars: bool = True,
+    final_sigma: bool = True,
   ):
     """Makes a tokenizer.
 
@@ -377,6 +394,8 @@ class BasicTokenizer:
         the value of `do_lower_case`.
       tokenize_chinese_chars: Hugging Face's option; False treats Han characters
         like other letters.
+      final_sigma: whether a capital sigma at the end of a word becomes the
+        final small sigma; Hugging Face's tokenizers have no such rule.
       never_split: words that stay whole between white space or Han characters.
         As in Hugging Face's BertTokenizer, the entry "C++" keeps its case; if
         words are lower-cased, the entry "c++" matches "c++" and "C++".
@@ -386,6 +405,7 @@ class BasicTokenizer:
       do_lower_case if strip_accents is None else strip_accents
     )
     self.tokenize_chinese_chars = tokenize_chinese_chars
+    self.final_sigma = final_sigma
     self.never_split = frozenset(never_split)
 
   def tokenize(self, text: str | bytes) -> list[str]:
@@ -415,6 +435,7 @@ class BasicTokenizer:
     # lower-casing depends on neighbours (a final sigma) and NFD reorders
     # accents, but neither reaches across white space.
     if self.do_lower_case:
+      text = text if self.final_sigma else text.replace("\u03a3", "\u03c3")
       text = text.lower()
     if not self.strip_accents:
       return text.translate(_PUNCTUATION).split()

@@ -219,6 +219,7 @@ def _basic_like(
     never_split,
     strip_accents=basic.strip_accents,
     tokenize_chinese_chars=basic.tokenize_chinese_chars,
+    final_sigma=basic.final_sigma,
   )
 
 

@@ -287,6 +287,7 @@ def write(
   vocab_file: str | None = None,
   never_split: Sequence[str] | None = None,
   max_length: int | None = None,
+  keeps_rule: bool = False,
 ) -> dict[str, str]:
   """Writes weights, configuration, vocabulary and the tokenizer's files.
 
@@ -300,7 +301,8 @@ def write(
     config: the entries of bert_config.json.
     architecture: name of a transformers class; by default inferred from the
       names and the configuration.
-    do_lower_case, vocab_file, never_split: see tokenizer_files.write.
+    do_lower_case, vocab_file, never_split, keeps_rule: see
+      tokenizer_files.write.
     max_length: the tokenizer's; None: the model's number of positions.
   """
   variant = config.get("variant", "bert")
@@ -332,6 +334,7 @@ def write(
     vocab_file=vocab_file,
     max_length=max_length or config["max_position_embeddings"],
     never_split=never_split,
+    keeps_rule=keeps_rule,
   )
   return {row.tf1: row.name for row in rows}
 
@@ -345,6 +348,7 @@ def write_settings(
   vocab_file: str | None,
   max_length: int,
   never_split: Sequence[str] | None = None,
+  keeps_rule: bool = True,
 ) -> None:
   """Writes all files but the weights: see `write` and tokenizer_files.write."""
   json_files.write(
@@ -361,4 +365,5 @@ def write_settings(
     else "BertTokenizer",
     fast=True,
     never_split=never_split,
+    keeps_rule=keeps_rule,
   )

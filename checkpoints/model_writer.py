@@ -113,6 +113,7 @@ def write_sentence_model(
     do_lower_case=do_lower_case,
     vocab_file=vocab_file,
     never_split=never_split,
+    keeps_rule=True,
   )
   sentence_folder.write_modules(folder, config.hidden_size, max_length, pooling)
   # Write the configuration last, because it marks a complete folder.

@@ -28,6 +28,7 @@ def write(
   fast: bool = False,
   never_split: Sequence[str] | None = None,
   text_rules: dict[str, bool] | None = None,
+  keeps_rule: bool = True,
 ) -> None:
   """Writes the vocabulary and tokenizer_config.json.
 
@@ -41,19 +42,25 @@ def write(
       the vocabulary is a list of word pieces with a known case.
     never_split: words that stay whole; None: those of the vocabulary's files.
     text_rules: see VocabularyFiles; None: those of the vocabulary's files.
+    keeps_rule: whether the folder keeps VocabularyFiles.like_transformers, and
+      says so if its other files do not; else these decide.
   """
   values: dict[str, Any] = {}
   special: dict[str, str] = {}
   if vocab_file:
     files = vocabulary_files.VocabularyFiles(vocab_file)
     if not files.is_list:
-      _copy_tokenizer_file(folder, files)
+      _copy_tokenizer_file(folder, files, fast if keeps_rule else None)
       return
     if never_split is None:
       never_split = files.never_split
     _copy(vocab_file, folder, vocabulary_files.LIST)
     rules = files.text_rules if text_rules is None else text_rules
     values |= rules
+    values.pop(vocabulary_files.LIKE_TRANSFORMERS, None)
+    is_like = rules.get(vocabulary_files.LIKE_TRANSFORMERS, False)
+    if keeps_rule and (fast or is_like):
+      values[vocabulary_files.LIKE_TRANSFORMERS] = is_like
     if fast and do_lower_case is not None:
       special = _write_fast(folder, files, do_lower_case, never_split, rules)
   if do_lower_case is not None:
@@ -73,19 +80,35 @@ def write(
 
 
 def _copy_tokenizer_file(
-  folder: str, files: vocabulary_files.VocabularyFiles
+  folder: str, files: vocabulary_files.VocabularyFiles, concluded: bool | None
 ) -> None:
-  """Copies a tokenizer.json, with the rules that its tokenizer follows."""
-  if files.merged_tokenizer is files.tokenizer:
+  """Copies a tokenizer.json, with the rules that its tokenizer follows.
+
+  `concluded` is the like_transformers that a reader concludes from the other
+  files of the folder; None: the files decide.
+  """
+  folder_of = os.path.dirname(files.path)
+  if files.copied:
+    for name in files.copied:
+      _copy(os.path.join(folder_of, name), folder, name)
+  elif files.merged_tokenizer is files.tokenizer:
     _copy(files.path, folder, vocabulary_files.TOKENIZER_FILE)
   else:
     path = os.path.join(folder, vocabulary_files.TOKENIZER_FILE)
     merged = json.dumps(files.merged_tokenizer, ensure_ascii=False)
     file_io.write_text(path, merged)
   for name in (vocabulary_files.CONFIG, vocabulary_files.SPECIAL_TOKENS):
-    path = os.path.join(os.path.dirname(files.path), name)
+    path = os.path.join(folder_of, name)
     if file_io.exists(path):
       _copy(path, folder, name)
+  if concluded not in (None, files.like_transformers):
+    json_files.write(
+      os.path.join(folder, vocabulary_files.CONFIG),
+      {
+        **files.config,
+        vocabulary_files.LIKE_TRANSFORMERS: files.like_transformers,
+      },
+    )
 
 
 def _copy(path: str, folder: str, name: str) -> None:
@@ -115,9 +138,10 @@ def _write_fast(
     return {}
   names = vocabulary_files.SPECIALS.items()
   special = {key: name for key, name in names if name in vocab}
-  # As in tokenization.py, words of more than 200 characters become [UNK].
+  # As in tokenization.py, a longer word becomes [UNK].
+  limit = 100 if rules.get(vocabulary_files.LIKE_TRANSFORMERS) else 200
   fast = Tokenizer(
-    models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=200)
+    models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=limit)
   )
   fast.normalizer = normalizers.BertNormalizer(
     lowercase=do_lower_case,

@@ -140,7 +140,9 @@ def _sequences(examples, tokenizer, options):
   else:
     # A single text needs only one [SEP], so one more word piece fits.
     room = tokenizer.frame.room(options.max_seq_length, lengths[1] > 0)
-    cut_a, cut_b = input_sequences.truncated_lengths(*lengths, room)
+    cut_a, cut_b = input_sequences.truncated_lengths(
+      *lengths, room, odd_to_longer=tokenizer.frame.odd_to_longer
+    )
     spans = input_sequences.Spans(starts[0], cut_a, starts[1], cut_b)
     is_shorter = cut_a + cut_b < lengths[0] + lengths[1]  # [rows]
     is_cut = np.bincount(owner, is_shorter, len(examples)) > 0

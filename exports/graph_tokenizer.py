@@ -88,7 +88,8 @@ class GraphTokenizer(tf.Module):
     lines = vocabularies.lines(tokenizer)
     self._sizes = np.array([len(line.removeprefix("##")) for line in lines])
     basic = tokenizer.basic_tokenizer
-    self._lower, self._strips = basic.do_lower_case, basic.strip_accents
+    self._strips = basic.strip_accents
+    self._has_final_sigma = basic.do_lower_case and basic.final_sigma
     self._rules = _rules(
       basic.do_lower_case, basic.strip_accents, basic.tokenize_chinese_chars
     )
@@ -156,7 +157,7 @@ class GraphTokenizer(tf.Module):
     int32 [O], and for each the index of its origin in [C].
     """
     # The rule for sigmas depends on neighbours; the table has all other rules.
-    if self._lower:
+    if self._has_final_sigma:
       chars = _final_sigmas(chars, roles)
     rules = self._rules
     classes = rules.classes_of(chars)  # [C]

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from answering import models
 from exports import graph_tokenizer
+from text import input_sequences
 from variants import vocabularies
 
 
@@ -25,7 +26,7 @@ class RawText(tf.Module):
     super().__init__()
     self.model = model
     self.tokenizer = graph_tokenizer.GraphTokenizer(model.tokenizer)
-    self._special = model.tokenizer.frame[:2]
+    self._frame = model.tokenizer.frame
     is_filled = model.settings.head == "masked_lm"
     self._mask_id = [model.tokenizer.mask_id] if is_filled else []
 
@@ -48,7 +49,7 @@ class RawText(tf.Module):
     # Treat a missing second text as a text without word pieces.
     second = first_of(first, 0) if second is None else second
     length = self.model.settings.max_seq_length
-    return pair_inputs(first, second, length, *self._special)
+    return pair_inputs(first, second, length, self._frame)
 
   def _with_masks(self, text: tf.Tensor) -> dict:
     # As in the original: the tokenizer splits "[MASK]" into "[", "mask", "]".
@@ -142,8 +143,7 @@ def pair_inputs(
   ids_a: tf.RaggedTensor,
   ids_b: tf.RaggedTensor,
   max_seq_length: int,
-  cls_id: int,
-  sep_id: int,
+  frame: input_sequences.Frame,
 ) -> dict:
   """Joins ids [B, (N)] into "[CLS] a [SEP] b [SEP]", truncated if needed.
 
@@ -155,14 +155,16 @@ def pair_inputs(
   room = max_seq_length - 3
   # As in `input_sequences.truncate_pair`, pieces are removed from the longer
   # text, or from the second if both are equally long. So the limit for the
-  # first text is at least the larger half of the room.
+  # first text is at least its half of the room.
+  is_first = lengths_a > lengths_b if frame.odd_to_longer else True
+  half_a = (room + tf.cast(is_first, tf.int64)) // 2
   kept_a = tf.where(
-    lengths_b > 0, tf.maximum(room - lengths_b, room - room // 2), room + 1
+    lengths_b > 0, tf.maximum(room - lengths_b, half_a), room + 1
   )
   kept_b = room - tf.minimum(lengths_a, kept_a)
   column = tf.ones([ids_a.nrows(), 1], tf.int32)
-  sep = column * sep_id
-  first = tf.concat([column * cls_id, first_of(ids_a, kept_a), sep], 1)
+  sep = column * frame.sep_id
+  first = tf.concat([column * frame.cls_id, first_of(ids_a, kept_a), sep], 1)
   # As in the original: without a second text, there is no second [SEP].
   count = tf.where(lengths_b > 0, lengths_b + 1, 0)
   second = first_of(tf.concat([first_of(ids_b, kept_b), sep], 1), count)

@@ -64,7 +64,12 @@ def make_encoder(
       cut.add(len(ids_a) + len(ids_b) > room)
     # As in the original: a second text without word pieces is ignored.
     if ids_b:
-      input_sequences.truncate_pair(ids_a, ids_b, frame.room(max_seq_length))
+      input_sequences.truncate_pair(
+        ids_a,
+        ids_b,
+        frame.room(max_seq_length),
+        odd_to_longer=frame.odd_to_longer,
+      )
     else:
       # Without a second [SEP], there is room for one more word piece.
       ids_a = ids_a[: frame.room(max_seq_length, False)]

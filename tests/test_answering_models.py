@@ -104,24 +104,23 @@ def ragged(*lengths):
   )
 
 
-def test_every_pair_is_truncated_as_by_input_sequences():
+@pytest.mark.parametrize("odd_to_longer", [False, True])
+def test_every_pair_is_truncated_as_by_input_sequences(odd_to_longer):
+  frame = input_sequences.Frame(1, 2, odd_to_longer=odd_to_longer)
   room, lengths = 5, [(a, b) for a in range(9) for b in range(9)]
   rows = []
   for a, b in lengths:
     row_a, row_b = ragged(a, b).to_list()
     # As in the original: a second text without pieces is treated as missing.
-    input_sequences.truncate_pair(row_a, row_b, room + (not row_b))
-    rows.append(
-      input_sequences.build_inputs(
-        row_a, row_b or None, frame=input_sequences.Frame(1, 2)
-      )
+    input_sequences.truncate_pair(
+      row_a, row_b, room + (not row_b), odd_to_longer=odd_to_longer
     )
+    rows.append(input_sequences.build_inputs(row_a, row_b or None, frame=frame))
   inputs = raw_text.pair_inputs(
     ragged(*[a for a, _ in lengths]),
     ragged(*[b for _, b in lengths]),
     room + 3,
-    1,
-    2,
+    frame,
   )
   for name, values in input_sequences.pad_batch(*zip(*rows)).items():
     assert inputs[name].dtype == tf.int32

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+Lengths = int | np.ndarray  # A number, or an array of numbers.
 # The names of a model's inputs, int32 [B, T] each.
 NAMES = ("input_ids", "input_mask", "segment_ids")
 
@@ -30,6 +31,7 @@ class Frame(NamedTuple):
   sep_id: int
   between: int = 1
   segment_b: int = 1
+  odd_to_longer: bool = False
 
   def room(self, length: int, is_pair: bool = True):
     """Returns how many pieces fit into `length` tokens with these ids.
@@ -54,30 +56,43 @@ class Spans(NamedTuple):
 
 
 def truncated_lengths(
-  lengths_a: int | np.ndarray,
-  lengths_b: int | np.ndarray,
-  room: int | np.ndarray,
+  lengths_a: Lengths,
+  lengths_b: Lengths,
+  room: Lengths,
+  *,
+  odd_to_longer: bool = False,
 ) -> tuple[Any, Any]:
   """Returns the lengths to which two texts of a sequence are truncated.
 
   Until both fit, the longer text (the second if both are equally long) loses
   its last word piece, so a short question stays whole next to a long passage.
-  Pre-training truncates differently: see instance_maker.
+  For `odd_to_longer` see tokenization.Specials. Pre-training truncates
+  differently: see instance_maker.
   """
-  # Each text gets half of the room (the first gets the larger half), and what
-  # the other text leaves of its half. With room 5: (9, 2) -> (3, 2),
-  # (5, 5) -> (3, 2), (2, 9) -> (2, 3).
-  left_a = np.minimum(lengths_a, np.maximum(-(-room // 2), room - lengths_b))
-  left_b = np.minimum(lengths_b, np.maximum(room // 2, room - lengths_a))
+  # Each text gets half of the room, and what the other text leaves of its half.
+  # The first text's half is the larger one, or depends on the lengths. With
+  # room 5: (9, 2) -> (3, 2), (5, 5) -> (3, 2) or (2, 3), (2, 9) -> (2, 3).
+  is_first = np.greater(lengths_a, lengths_b) if odd_to_longer else True
+  half_a = (room + is_first) // 2
+  left_a = np.minimum(lengths_a, np.maximum(half_a, room - lengths_b))
+  left_b = np.minimum(lengths_b, np.maximum(room - half_a, room - lengths_a))
   return left_a, left_b
 
 
-def truncate_pair(tokens_a: list, tokens_b: list, max_length: int) -> None:
+def truncate_pair(
+  tokens_a: list,
+  tokens_b: list,
+  max_length: int,
+  *,
+  odd_to_longer: bool = False,
+) -> None:
   """Truncates two lists in place to their `truncated_lengths`.
 
   max_length is the room for both, without [CLS] and [SEP].
   """
-  left_a, left_b = truncated_lengths(len(tokens_a), len(tokens_b), max_length)
+  left_a, left_b = truncated_lengths(
+    len(tokens_a), len(tokens_b), max_length, odd_to_longer=odd_to_longer
+  )
   del tokens_a[left_a:], tokens_b[left_b:]
 
 

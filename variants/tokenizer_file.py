@@ -20,6 +20,7 @@ import numpy as np
 import tokenization
 from common import errors
 from variants import vocabulary_files
+from variants.word_end_pairs import UNKNOWN_FROM
 
 if TYPE_CHECKING:
   import tokenizers
@@ -62,7 +63,12 @@ class FileTokenizer(tokenization.FullTokenizer):
     """
     files = files or vocabulary_files.VocabularyFiles(vocab_file)
     self._tokenizer = _open(vocab_file, files.merged_tokenizer)
-    vocab = self._tokenizer.get_vocab()
+    self._unknown_from = files.merged_tokenizer.get(UNKNOWN_FROM, math.inf)
+    vocab = {
+      piece: index
+      for piece, index in self._tokenizer.get_vocab().items()
+      if index < self._unknown_from
+    }
     # The library's order varies between runs, but masking draws random tokens
     # by their index in `vocab`.
     ordered = sorted(vocab.items(), key=operator.itemgetter(1))
@@ -70,7 +76,7 @@ class FileTokenizer(tokenization.FullTokenizer):
     self.inv_vocab = {index: piece for piece, index in ordered}
     self.unk_token = _first_of(_UNKNOWN, vocab)
     self.specials = _specials(vocab_file, self._tokenizer)._replace(
-      mask=_first_of(_MASKS, vocab)
+      mask=_first_of(_MASKS, vocab), odd_to_longer=files.like_transformers
     )
 
   def __reduce__(self) -> tuple:
@@ -98,7 +104,7 @@ class FileTokenizer(tokenization.FullTokenizer):
     encodings = self._tokenizer.encode_batch(
       list(map(_valid, lines)), add_special_tokens=False
     )
-    ids = list(itertools.chain.from_iterable(each.ids for each in encodings))
+    ids = list(itertools.chain.from_iterable(map(self._known_ids, encodings)))
     continues = bytearray()
     for each in encodings:
       words = each.word_ids
@@ -115,7 +121,8 @@ class FileTokenizer(tokenization.FullTokenizer):
     # For "in Rome", these are [3, 8]: they include the space after each word.
     ends = list(itertools.accumulate(len(word) + 1 for word in words))
     ids_by_word: list[list[int]] = [[] for _ in words]
-    for index, (start, end) in zip(encoding.ids, encoding.offsets):
+    ids = self._known_ids(encoding)
+    for index, (start, end) in zip(ids, encoding.offsets):
       # A piece that is a single space belongs to the next word.
       position = end - 1 if text[start:end].strip() else end
       ids_by_word[bisect.bisect_right(ends, position)].append(index)
@@ -134,8 +141,15 @@ class FileTokenizer(tokenization.FullTokenizer):
     unknown = self.vocab.get(self.unk_token)
     return self.joined_pieces(
       word[slice(*span)] if index == unknown else self.inv_vocab[index]
-      for index, span in zip(encoding.ids, encoding.offsets)
+      for index, span in zip(self._known_ids(encoding), encoding.offsets)
     )
+
+  def _known_ids(self, encoding: "tokenizers.Encoding") -> list[int]:
+    """Returns the ids of pieces; those from `unknown_from` on are unknown."""
+    if self._unknown_from == math.inf:
+      return encoding.ids
+    unknown = self.vocab[self.unk_token]
+    return [n if n < self._unknown_from else unknown for n in encoding.ids]
 
   def find_answer(
     self, tokens: list[str], answer_text: str, before: str = ""
@@ -238,6 +252,8 @@ def _open(vocab_file: str, values: dict[str, Any]) -> "tokenizers.Tokenizer":
       {**entry, "special": bool(_ROLE.fullmatch(entry["content"]))}
       for entry in values.get("added_tokens") or ()
     ]
+    # Only this module knows the key.
+    values = {name: v for name, v in values.items() if name != UNKNOWN_FROM}
     text = json.dumps({**values, "added_tokens": added})
     tokenizer = tokenizers.Tokenizer.from_str(text)
   # For some damaged files, the library raises a Rust panic, a BaseException.

@@ -12,12 +12,15 @@ a model folder. No TensorFlow, which data preparation does not need.
 import functools
 import os
 import re
+from collections.abc import Collection
+from types import ModuleType
 from typing import Any, NoReturn, TypeGuard
 
 from absl import logging
 
 import tokenization
 from common import errors, file_io, json_files
+from variants import byte_pair_files, sentencepiece_model, word_end_pairs
 
 LIST, TOKENIZER_FILE = "vocab.txt", "tokenizer.json"
 CONFIG, SPECIAL_TOKENS = "tokenizer_config.json", "special_tokens_map.json"
@@ -31,6 +34,8 @@ SPECIALS = {
   "cls_token": "[CLS]",
   "mask_token": "[MASK]",
 }
+# The key of tokenizer_config.json that only this project writes.
+LIKE_TRANSFORMERS = "like_transformers"
 # Tokenizer classes of transformers that use tokenizer.json without changes.
 GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # {rule in tokenizer_config.json: its name in tokenizer.json}
@@ -41,6 +46,8 @@ RULES = {
 }
 COMMAND = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
 REMEDY = f"have transformers write tokenizer.json: {COMMAND}"
+# The formats before tokenizer.json.
+_FORMATS = (byte_pair_files, sentencepiece_model, word_end_pairs)
 _NO_LIMIT = 10**9  # Tokens, more than any model has positions.
 # BERT's default rules in transformers.
 _NORMALIZER = {"type": "BertNormalizer", "clean_text": True, "lowercase": True}
@@ -63,7 +70,8 @@ _KNOWN_KEYS = {
     "model_specific_special_tokens name_or_path pad_to_multiple_of "
     "pad_token_type_id padding_side processor_class return_token_type_ids "
     "sp_model_kwargs special_tokens_map_file stride tokenizer_file "
-    "trim_offsets truncation_strategy use_fast verbose vocab_file"
+    "trim_offsets truncation_strategy use_fast verbose vocab_file "
+    "like_transformers"
   ).split(),
 }
 
@@ -83,18 +91,15 @@ class VocabularyFiles:
   def __init__(self, path: str, folder: json_files.Folder | None = None):
     """Names the files; reads none.
 
-    `folder` has the JSON files next to the vocabulary. Raises InputError: the
-    vocabulary is, by its name, a SentencePiece model.
+    `folder` has the JSON files next to the vocabulary.
     """
-    if path.endswith(".model"):
-      raise errors.InputError(
-        f"{path}: SentencePiece is not supported; have transformers write "
-        f"tokenizer.json (pip install transformers sentencepiece): {COMMAND}"
-      )
-    self.path, self.is_list = path, not path.endswith(".json")
+    self.path = path
     self._folder = folder or json_files.Folder(os.path.dirname(path))
+    name = os.path.basename(path)
+    self._format = _format_of(name, self._folder.names)
+    self.is_list = not (self._format or name.endswith(".json"))
     # A tokenizer.json may have another name.
-    self._tokenizer = TOKENIZER_FILE if self.is_list else os.path.basename(path)
+    self._tokenizer = TOKENIZER_FILE if self.is_list else name
 
   @property
   def config(self) -> dict:
@@ -103,8 +108,28 @@ class VocabularyFiles:
 
   @property
   def tokenizer(self) -> dict:
-    """The entries of tokenizer.json; {} next to a list that has none."""
+    """The entries of tokenizer.json; {} next to a list that has none.
+
+    For an older format, they are those of the equivalent tokenizer.json.
+    """
+    if self._format:
+      return self._converted
     return self._folder.read(self._tokenizer, required=not self.is_list)
+
+  @property
+  def copied(self) -> tuple[str, ...]:
+    """The names of the vocabulary's files in an older format, else ()."""
+    if not self._format:
+      return ()
+    # A SentencePiece model may have another name.
+    return (os.path.basename(self.path), *self._format.FILES[1:])
+
+  @functools.cached_property
+  def _converted(self) -> dict:
+    assert self._format
+    return self._format.content(
+      self._folder, os.path.basename(self.path), self.config
+    )
 
   @functools.cached_property
   def tokens(self) -> dict[str, int]:
@@ -116,26 +141,33 @@ class VocabularyFiles:
     """The entries of tokenizer.json, with the rules of tokenizer_config.json.
 
     As in transformers, rules in tokenizer_config.json override the file's
-    rules, or add BERT's rules to a file with word pieces and no rules.
+    rules, or add BERT's rules to a file with word pieces and no rules, and only
+    a generic class reads the limit of characters per word.
     """
+    if self.config.get("tokenizer_class") in GENERIC:
+      return self.tokenizer
+    values = self.tokenizer
+    model = json_files.field(values, "model", dict, self.path, {})
+    is_word_piece = model.get("type") == "WordPiece"
+    limit = {"max_input_chars_per_word": 100}
+    if is_word_piece and self.like_transformers and model | limit != model:
+      values = {**values, "model": model | limit}
     rules = {
       name: self.config[key]
       for key, name in RULES.items()
       if isinstance(self.config.get(key), bool)
     }
-    stored, model = map(self.tokenizer.get, ("normalizer", "model"))
-    if not rules or self.config.get("tokenizer_class") in GENERIC:
-      return self.tokenizer
-    normalizer = stored
-    is_word_piece = isinstance(model, dict) and model.get("type") == "WordPiece"
+    normalizer = stored = values.get("normalizer")
+    if not rules:
+      return values
     if stored is None and is_word_piece:
       normalizer = _NORMALIZER
       errors.warn_once(
         f"{self.path} has no normalizer: {CONFIG} is used instead"
       )
     if not _is_berts(normalizer) or normalizer | rules == stored:
-      return self.tokenizer
-    return {**self.tokenizer, "normalizer": normalizer | rules}
+      return values
+    return {**values, "normalizer": normalizer | rules}
 
   @functools.cached_property
   def normalizer(self) -> dict[str, bool | None]:
@@ -180,11 +212,27 @@ class VocabularyFiles:
     return int(length) if length and length < _NO_LIMIT else None
 
   @property
-  def text_rules(self) -> dict[str, bool]:
-    """`strip_accents` and `tokenize_chinese_chars`, if they are not BERT's.
+  def like_transformers(self) -> bool:
+    """Whether text becomes ids as in transformers where the original differs.
 
-    As in transformers, they come from tokenizer_config.json. Unlike in
-    transformers, missing entries come from tokenizer.json.
+    See FullTokenizer. A folder is another program's if it has a tokenizer.json
+    but no bert_config.json, which the original and this project write. A model
+    that this project trained from such a folder says so.
+    """
+    stored = self._setting(LIKE_TRANSFORMERS, bool)
+    if stored is not None:
+      return stored
+    names = self._folder.names
+    is_theirs = bool(self._format) or self._tokenizer in names
+    return is_theirs and "bert_config.json" not in names
+
+  @property
+  def text_rules(self) -> dict[str, bool]:
+    """Options of FullTokenizer, if they are not BERT's.
+
+    As in transformers, `strip_accents` and `tokenize_chinese_chars` come from
+    tokenizer_config.json. Unlike in transformers, missing entries come from
+    tokenizer.json.
     """
     rules = {
       name: self._rule(name)
@@ -193,6 +241,8 @@ class VocabularyFiles:
     # Omit tokenize_chinese_chars=True, the default.
     if rules["tokenize_chinese_chars"]:
       del rules["tokenize_chinese_chars"]
+    if self.like_transformers:
+      rules["like_transformers"] = True
     return {name: rule for name, rule in rules.items() if rule is not None}
 
   @property
@@ -375,6 +425,22 @@ def _content(token: Any) -> Any:
   return token.get("content") if isinstance(token, dict) else token
 
 
+def _format_of(name: str, names: Collection[str]) -> ModuleType | None:
+  """Returns the module that reads an older format, or None.
+
+  Args:
+    name: the name of a vocabulary.
+    names: the names of all files in its folder.
+  """
+  for each in _FORMATS:
+    first, *others = each.FILES
+    is_first = name == first or name in getattr(each, "OTHER_NAMES", ())
+    if is_first and {*others} <= {*names}:
+      return each
+  # A SentencePiece model may have any name.
+  return sentencepiece_model if name.endswith(".model") else None
+
+
 def of_folder(
   folder: json_files.Folder | str, variant: str = "bert"
 ) -> VocabularyFiles | None:
@@ -389,7 +455,8 @@ def of_folder(
   known = (TOKENIZER_FILE,) if variant in _WITH_TOKENIZER_FILE else NAMES
   name = next((name for name in known if name in folder.names), None)
   if not name:
-    return None
+    older = sorted(n for n in folder.names if _format_of(n, folder.names))
+    return VocabularyFiles(folder.path_of(older[0]), folder) if older else None
   files = VocabularyFiles(folder.path_of(name), folder)
   has_both = files.is_list and TOKENIZER_FILE in folder.names
   if has_both and (reasons := files.unlike_tokenizer()):
@@ -401,8 +468,7 @@ def of_folder(
 def refuse_missing(folder: str) -> NoReturn:
   """Raises InputError: the folder has no supported vocabulary."""
   raise errors.InputError(
-    f"{folder} lacks {' or '.join(NAMES)}; pass --vocab_file "
-    "(in Python vocab_file=). transformers can create a tokenizer.json from "
-    "other files, such as vocab.json or spiece.model (pip install transformers "
-    f"sentencepiece): {COMMAND}"
+    f"{folder} lacks {' or '.join(NAMES)}, and files of older formats "
+    f"({'; '.join(' and '.join(each.FILES) for each in _FORMATS)}); pass "
+    "--vocab_file (in Python vocab_file=)"
   )
