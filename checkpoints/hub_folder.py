@@ -6,7 +6,8 @@
 
 Such a folder has no configuration. The shapes of the weights give the sizes,
 the operations of the graph give the activation, and a variable says whether
-text is lower-cased. `unpack` writes this to a temporary model folder.
+text is lower-cased. `unpack` writes this to a temporary model folder. Other
+folders need no TensorFlow here.
 """
 
 import atexit
@@ -15,11 +16,14 @@ import os
 import re
 import shutil
 import tempfile
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from checkpoints import weight_names
 from common import errors, file_io, json_files
+
+if TYPE_CHECKING:
+  from checkpoints import weight_names
 
 _GRAPH, _ASSETS = "saved_model.pb", "assets"
 # Prefix of the weights below the folder.
@@ -68,7 +72,9 @@ def weights_prefix(folder: str) -> str:
   return os.path.join(folder, _WEIGHTS)
 
 
-def describe(folder: str, reader: weight_names.Reader) -> weight_names.Reader:
+def describe(
+  folder: str, reader: "weight_names.Reader"
+) -> "weight_names.Reader":
   """Adds the configuration, and the folder of `unpack`, to a reader.
 
   `reader` reads the folder's weights. Raises InputError: the model is not a

@@ -21,7 +21,7 @@ from absl import logging
 
 import configuration
 import tokenization
-from checkpoints import hub_cache, model_folder, sentence_folder
+from checkpoints import hub_cache, hub_folder, model_folder, sentence_folder
 from common import errors, file_io, flag_values, json_files, run_settings
 from variants import vocabularies, vocabulary_files
 
@@ -317,6 +317,9 @@ class ModelFiles:
         f"the hub's cache ({hub_cache.folder()}); download one first: python "
         "download.py --list, or --model=ORGANIZATION/NAME"
       )
+    if hub_folder.is_one(model_dir):
+      paths = self._find(hub_folder.unpack(model_dir))
+      return {**paths, "init_checkpoint": model_dir}
     folder = self._folder_of(os.path.join(model_dir, ""))
     names = [n for n in model_folder.CONFIG_FILES if n in folder.names]
     if not names:

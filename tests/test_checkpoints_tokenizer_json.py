@@ -90,6 +90,7 @@ def test_sequences_have_special_tokens_and_segments(tmp_path):
   assert config == {
     "tokenizer_class": "BertTokenizer",
     "do_lower_case": True,
+    "like_transformers": False,
     "model_max_length": 12,
     **expected,
   }

@@ -322,22 +322,6 @@ def test_a_vocab_json_is_refused(tmp_path):
   assert vocabulary_files.of_folder(str(tmp_path), "roberta") is None
 
 
-@pytest.mark.parametrize(
-  "name, variant",
-  [("sentencepiece.bpe.model", "xlm-roberta"), ("spiece.model", "albert")],
-)
-def test_a_sentencepiece_model_is_refused(tmp_path, name, variant):
-  path = tmp_path / name
-  path.write_bytes(b"\n\x0e\n\x05<pad>\x15\xff")
-  message = (
-    f"{name}: .*not supported; have transformers write tokenizer.json .*Auto"
-  )
-  for refuse in (vocabularies.make_tokenizer, vocabulary_files.VocabularyFiles):
-    with pytest.raises(errors.InputError, match=message):
-      refuse(str(path))
-  assert vocabulary_files.of_folder(str(tmp_path), variant) is None
-
-
 def test_only_berts_normalizer_gets_the_rules_of_the_configuration(tmp_path):
   (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
   path = tmp_path / "tokenizer.json"
