@@ -211,6 +211,14 @@ class ModelFiles:
       return
     name = self.model_dir or self.checkpoint
     use, script, _ = _HEADS[head]
+    names, *_ = sentence_folder.read_modules(self._folder_of(self.config_file))
+    others = [n for n in names[1:] if n not in ("Pooling", "Normalize")]
+    if not self.heads and others:
+      raise errors.InputError(
+        f"{name} computes its answers with the modules {', '.join(names[1:])} "
+        f"of sentence-transformers, and {', '.join(others)} is not supported: "
+        f"use sentence-transformers to {use} with this model"
+      )
     if not self.heads:
       raise errors.InputError(
         f"{name} has no head to {use}: it is only an encoder; train the head "

@@ -350,10 +350,18 @@ class TextModel:
 
   def _encoder(self) -> answers.Head:
     """Returns the embedding head, whatever its pooling."""
-    # "mean" does not need the pooler, which published encoders may lack.
-    return self._with_model("embedding", {"pooling": "mean"})
+    # "mean" does not need the pooler, which published encoders may lack. It is
+    # only a default, which the folder's pooling replaces.
+    default = {"pooling": "mean"}
+    try:
+      return self._with_model("embedding", {}, default)
+    except errors.InputError:
+      # The folder's modules are not supported, but no vector is asked for.
+      return self._with_model("embedding", default)
 
-  def _with_model(self, name: str, options: dict) -> answers.Head:
+  def _with_model(
+    self, name: str, options: dict, defaults: dict | None = None
+  ) -> answers.Head:
     """Returns a head on TensorFlow; loads it with `options` if needed."""
     if self._settings.engine != "tensorflow":
       raise errors.InputError(
@@ -361,15 +369,24 @@ class TextModel:
         "load the model's own folder, not an export, without engine="
       )
     _, head = self._heads.get(name, ({}, None))
-    return head if head and head.model else self._head(name, options)
+    if head and head.model:
+      return head
+    return self._head(name, options, defaults)
 
-  def _head(self, name: str, options: dict) -> answers.Head:
-    """Returns the head with these options; loads it if needed."""
+  def _head(
+    self, name: str, options: dict, defaults: dict | None = None
+  ) -> answers.Head:
+    """Returns the head with these options; loads it if needed.
+
+    `defaults` replace the defaults of the flags.
+    """
     # Each head has one model at a time: a second would double the memory.
-    if name not in self._heads or self._heads[name][0] != options:
-      settings = _settings(self._settings, {**options, "head": name})
+    key = {**options, "defaults": defaults}
+    if name not in self._heads or self._heads[name][0] != key:
+      known = self._settings.filled(defaults or {})
+      settings = _settings(known, {**options, "head": name})
       head = self._source.head(settings, self._batch_size)
-      self._heads[name] = options, head
+      self._heads[name] = key, head
     return self._heads[name][1]
 
   def _ask(

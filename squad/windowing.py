@@ -115,8 +115,9 @@ class Window(NamedTuple):
   def tokens(self) -> list[str]:
     """The input's tokens, a list of `num_tokens` str."""
     pieces = self.passage.tokens[self.start : self.start + self.length]
-    cls, sep, _, between, _ = self.specials
-    return [cls, *self.question_tokens, *[sep] * between, *pieces, sep]
+    cls, sep = self.specials.cls, self.specials.sep
+    between = [sep] * self.specials.between
+    return [cls, *self.question_tokens, *between, *pieces, sep]
 
 
 def make_passages(

@@ -505,3 +505,30 @@ def test_a_folder_has_all_files_of_a_sentence_model(tmp_path, variant):
     name = named_weights.variable_name(variable)
     if "/pooler/" not in name:
       assert weights[name].tobytes() == variable.numpy().tobytes()
+
+
+def test_hidden_states_need_no_word_about_the_pooling(tmp_path, caplog):
+  """The folder's own pooling, or modules that no hidden state needs."""
+  folder = write_case(tmp_path / "model", "cls")
+  model = text_models.load(folder)
+  states = model.encode(EXPECTED["texts"][:1])[0].layers
+  assert "--pooling" not in caplog.text
+  # The same head computes vectors with the folder's pooling.
+  vectors = model.embed(EXPECTED["texts"])
+  expected = EXPECTED["cases"]["cls"]["vectors"]
+  np.testing.assert_allclose(vectors, expected, atol=1e-5)
+  (tmp_path / "model" / "modules.json").write_text('[{"type": "Router"}]')
+  again = text_models.load(folder).encode(EXPECTED["texts"][:1])[0].layers
+  np.testing.assert_array_equal(again, states)
+
+
+def test_a_reranker_with_a_dense_layer_is_named(tmp_path):
+  folder = write_case(tmp_path / "model", "mean")
+  write_modules(
+    tmp_path / "model", ["Transformer", "Pooling", "Dense"], OLD_POOLING
+  )
+  with pytest.raises(errors.InputError) as refused:
+    text_models.load(folder).classify([("a", "b")])
+  for fact in ("Transformer".lower(), "Pooling, Dense", "Dense is not"):
+    assert fact.lower() in str(refused.value).lower()
+  assert "only an encoder" not in str(refused.value)
