@@ -221,7 +221,7 @@ def test_features_that_tokenizer_json_lacks(tmp_path):
   tokenizer = vocabularies.make_tokenizer(path_of("bpe"))
   with pytest.raises(errors.InputError, match="--format=onnx or litert"):
     graph_tokenizer.GraphTokenizer(tokenizer)
-  source = converter.Source(None, None, path_of("bpe"))
+  source = converter.Source(None, None, path_of("bpe"), 12)
   with pytest.raises(errors.InputError, match="one token per line; .*another"):
     growth.grow(source, str(tmp_path), add_tokens="words.txt")
 
