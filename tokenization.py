@@ -173,7 +173,7 @@ class Specials(NamedTuple):
     segment_b: the segment of the second text and its `sep`.
     odd_to_longer: whether, if both texts are truncated to an odd number of
       pieces, the longer text (of equally long ones the second) keeps one more,
-      as in transformers; else the first does, as in the original.
+      as in transformers. Otherwise it is the first, like the original's.
   """
 
   cls: str = "[CLS]"

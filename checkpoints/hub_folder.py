@@ -6,7 +6,7 @@
 
 Such a folder has no configuration. The shapes of the weights give the sizes,
 the operations of the graph give the activation, and a variable says whether
-text is lower-cased. `unpack` writes this to a temporary model folder. Other
+text is lower-cased. `describe` writes this to a temporary model folder. Other
 folders need no TensorFlow here.
 """
 
@@ -75,8 +75,10 @@ def weights_prefix(folder: str) -> str:
 def describe(
   folder: str, reader: "weight_names.Reader"
 ) -> "weight_names.Reader":
-  """Adds the configuration, and the folder of `unpack`, to a reader.
+  """Adds the configuration, and a folder with it, to a reader.
 
+  The temporary folder has bert_config.json, the vocabulary and
+  tokenizer_config.json, and exists until the process ends.
   `reader` reads the folder's weights. Raises InputError: the model is not a
   BERT encoder.
   """
@@ -168,21 +170,9 @@ def _check_layers(folder: str) -> None:
       )
 
 
-def unpack(folder: str) -> str:
-  """Returns a temporary folder with the configuration and the tokenizer.
-
-  It has bert_config.json, the vocabulary and tokenizer_config.json, and exists
-  until the process ends. Raises InputError: the model is not a BERT encoder.
-  """
-  # TensorFlow takes seconds to import.
-  from checkpoints import weight_files
-
-  return weight_files.open_reader(folder).folder
-
-
 @functools.cache
 def _unpack(folder: str, config: str) -> str:
-  """Writes the folder of `unpack`; `config` is the configuration's text."""
+  """Writes the temporary folder; `config` is the configuration's text."""
   import tensorflow as tf
 
   target = tempfile.mkdtemp(prefix=os.path.basename(os.path.abspath(folder)))

@@ -326,7 +326,10 @@ class ModelFiles:
         "download.py --list, or --model=ORGANIZATION/NAME"
       )
     if hub_folder.is_one(model_dir):
-      paths = self._find(hub_folder.unpack(model_dir))
+      # TensorFlow takes seconds to import.
+      from checkpoints import weight_files
+
+      paths = self._find(weight_files.open_reader(model_dir).folder)
       return {**paths, "init_checkpoint": model_dir}
     folder = self._folder_of(os.path.join(model_dir, ""))
     names = [n for n in model_folder.CONFIG_FILES if n in folder.names]

@@ -12,9 +12,8 @@ a model folder. No TensorFlow, which data preparation does not need.
 import functools
 import os
 import re
-from collections.abc import Collection
-from types import ModuleType
-from typing import Any, NoReturn, TypeGuard
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple, NoReturn, TypeGuard
 
 from absl import logging
 
@@ -46,8 +45,6 @@ RULES = {
 }
 COMMAND = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
 REMEDY = f"have transformers write tokenizer.json: {COMMAND}"
-# The formats before tokenizer.json.
-_FORMATS = (byte_pair_files, sentencepiece_model, word_end_pairs)
 _NO_LIMIT = 10**9  # Tokens, more than any model has positions.
 # BERT's default rules in transformers.
 _NORMALIZER = {"type": "BertNormalizer", "clean_text": True, "lowercase": True}
@@ -74,6 +71,35 @@ _KNOWN_KEYS = {
     "like_transformers"
   ).split(),
 }
+
+
+class _Format(NamedTuple):
+  """A format before tokenizer.json.
+
+  Attributes:
+    files: the names of its files, the vocabulary first.
+    content: function of a Folder, the vocabulary's name and the entries of
+      tokenizer_config.json; returns the entries of the equivalent
+      tokenizer.json.
+    other_names: further names of the vocabulary.
+  """
+
+  files: tuple[str, ...]
+  content: Callable[[json_files.Folder, str, dict], dict]
+  other_names: tuple[str, ...] = ()
+
+
+# A SentencePiece model may also have any name that ends in .model.
+_SENTENCEPIECE = _Format(
+  sentencepiece_model.FILES,
+  sentencepiece_model.content,
+  sentencepiece_model.OTHER_NAMES,
+)
+_FORMATS = (
+  _Format(byte_pair_files.FILES, byte_pair_files.content),
+  _SENTENCEPIECE,
+  _Format(word_end_pairs.FILES, word_end_pairs.content),
+)
 
 
 class VocabularyFiles:
@@ -122,7 +148,7 @@ class VocabularyFiles:
     if not self._format:
       return ()
     # A SentencePiece model may have another name.
-    return (os.path.basename(self.path), *self._format.FILES[1:])
+    return (os.path.basename(self.path), *self._format.files[1:])
 
   @functools.cached_property
   def _converted(self) -> dict:
@@ -425,20 +451,19 @@ def _content(token: Any) -> Any:
   return token.get("content") if isinstance(token, dict) else token
 
 
-def _format_of(name: str, names: Collection[str]) -> ModuleType | None:
-  """Returns the module that reads an older format, or None.
+def _format_of(name: str, names: Collection[str]) -> _Format | None:
+  """Returns the older format of a vocabulary, or None.
 
   Args:
     name: the name of a vocabulary.
     names: the names of all files in its folder.
   """
   for each in _FORMATS:
-    first, *others = each.FILES
-    is_first = name == first or name in getattr(each, "OTHER_NAMES", ())
+    first, *others = each.files
+    is_first = name == first or name in each.other_names
     if is_first and {*others} <= {*names}:
       return each
-  # A SentencePiece model may have any name.
-  return sentencepiece_model if name.endswith(".model") else None
+  return _SENTENCEPIECE if name.endswith(".model") else None
 
 
 def of_folder(
@@ -469,6 +494,6 @@ def refuse_missing(folder: str) -> NoReturn:
   """Raises InputError: the folder has no supported vocabulary."""
   raise errors.InputError(
     f"{folder} lacks {' or '.join(NAMES)}, and files of older formats "
-    f"({'; '.join(' and '.join(each.FILES) for each in _FORMATS)}); pass "
+    f"({'; '.join(' and '.join(each.files) for each in _FORMATS)}); pass "
     "--vocab_file (in Python vocab_file=)"
   )
