@@ -93,19 +93,18 @@ def jobs(folder: pathlib.Path) -> list[fault_runs.Job]:
         "init_checkpoint": folder,
         "version": 1,
       },
-      limit=120,
+      limit=12,
     ),
     fault_runs.Job(
       "onnx",
       "export_saved_model.py",
       {**export, "head": "masked_lm", "format": "onnx"},
-      limit=120,
     ),
     fault_runs.Job(
       "litert",
       "export_saved_model.py",
       {**export, "head": "masked_lm", "format": "litert"},
-      limit=60,
+      limit=12,
     ),
   ]
 
@@ -118,7 +117,7 @@ def _records(folder):
     "max_seq_length": 32,
     "max_predictions_per_seq": 4,
     "dupe_factor": 1,
-    "shard_size_mb": 0.0002,
+    "shard_size_mb": 0.00005,
   }
 
 

@@ -58,7 +58,7 @@ BY_PRODUCTS = re.compile(
   r"|final_model/README\.md)"
 )
 _TEMPORARY = re.compile(r"\.tmp-.*")
-_SECONDS = 120
+_SECONDS = 900
 
 
 class Fault(NamedTuple):
@@ -91,7 +91,7 @@ class Job(NamedTuple):
   flags: dict
   before: dict | None = None
   eagerly: bool = False
-  limit: int = 200
+  limit: int = 340
 
 
 class Outcome(NamedTuple):
