@@ -96,8 +96,27 @@ def in_onnx_export(folder, head, limit):
 
 
 def served(folder, head, limit):
-  """Returns the answer of a SavedModel as serve.py computes it."""
-  model = saved_model.load(str(by_export(folder, head, limit, "saved_model")))
+  """Returns the answer of serve.py --model_dir."""
+  options = {"pooling": "mean"} if head == "embedding" else {}
+  name = "classification" if head == "reranker" else head
+  model = text_models.load(folder, **options).servable(name)
+  return answer_of(model, head, limit)
+
+
+def in_saved_model(folder, head, limit):
+  """Returns the answer of serve.py --saved_model_dir."""
+  # A SavedModel needs a list of word pieces, which transformers 4 writes.
+  path = folder / "tokenizer.json"
+  vocab = json.loads(path.read_text())["model"]["vocab"]
+  path.unlink()
+  lines = "\n".join(sorted(vocab, key=vocab.get))
+  (folder / "vocab.txt").write_text(lines + "\n")
+  export = by_export(folder, head, limit, "saved_model")
+  return answer_of(saved_model.load(str(export)), head, limit)
+
+
+def answer_of(model, head, limit):
+  """Returns the answer of an answers.Served in the form of STORED."""
   texts = texts_of(head, limit)
   (answer,) = model.answerer()(
     [texts if isinstance(texts, tuple) else (texts,)]
@@ -177,6 +196,7 @@ WAYS = {
   "onnx": lambda *row: in_python(*row, engine="onnx"),
   "export": in_onnx_export,
   "served": served,
+  "saved_model": in_saved_model,
   "script": in_script,
 }
 
