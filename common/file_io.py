@@ -21,6 +21,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 from absl import logging
 
@@ -203,7 +204,7 @@ def open_for_reading(path: str) -> io.BufferedReader:
   return stream
 
 
-def open_for_appending(path: str):
+def open_for_appending(path: str) -> Any:
   """Returns a stream that appends bytes to a local or remote file.
 
   If the disk is full, a local stream keeps what it could not write, and writes

@@ -58,7 +58,7 @@ def read(path: str, json_type: type | tuple[type, ...] = dict) -> typing.Any:
   return values
 
 
-def read_settings(path: str, json_type: type = dict):
+def read_settings(path: str, json_type: type = dict) -> typing.Any:
   """Returns the value of a file with settings, such as a config.json.
 
   Raises InputError: see `read`, or the file is no regular file, or is larger
@@ -231,7 +231,7 @@ def _checksum(values: dict) -> str:
   return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def plain(values):
+def plain(values: typing.Any) -> typing.Any:
   """Returns values after a round trip through JSON: tuples become lists."""
   return json.loads(json.dumps(values))
 
