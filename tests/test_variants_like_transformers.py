@@ -72,7 +72,7 @@ def test_ids_and_truncated_pairs_are_those_of_transformers(tmp_path, name):
       do_lower_case=bool(files.do_lower_case),
     )
     examples = [data.Example("", *pair, "0") for pair in GOLDEN["pairs"]]
-    rows, _ = sequences.encode(examples, options)
+    rows, *_ = sequences.encode(examples, options)
     first = number * len(examples)
     for row, expected in enumerate(case["pairs"][first:][: len(examples)]):
       mask = rows["input_mask"][row] > 0
