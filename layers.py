@@ -1,6 +1,6 @@
 """The formulas of the network: activations, norm, dense layers, dropout.
 
-kernels.py computes those that need a gradient or random numbers of their own.
+kernels.py computes those that need their own gradient or random numbers.
 Shapes use the letters of modeling.py.
 """
 

@@ -110,7 +110,7 @@ class Served(NamedTuple):
 
 
 def counter_of(settings: run_settings.Settings) -> cut_texts.CutTexts:
-  """Returns a counter of what a head cuts if it is too long.
+  """Returns a counter of the inputs of a head that are cut to its length.
 
   Windows have all of a context, and all words to tag.
   """

@@ -185,7 +185,7 @@ class ModelFiles:
 
   @property
   def head(self) -> str:
-    """What the weights were trained for; "embedding" for an encoder.
+    """The head that the weights were trained for; "embedding" for an encoder.
 
     It is "sparse" if the folder's modules.json lists SpladePooling.
     """
@@ -235,7 +235,7 @@ class ModelFiles:
   def complete(
     self, settings: Settings, stored: Iterable[str] = (), *, head: str = ""
   ) -> Settings:
-    """Returns settings with what the user did not give; the only precedence.
+    """Returns settings completed from files; the only place of precedence.
 
     In this order, and the first that says something counts: the user; what
     training stored; for vectors, the files of sentence-transformers; the length
@@ -312,7 +312,7 @@ class ModelFiles:
     )
 
   def _folder_of(self, path: str) -> json_files.Folder:
-    """Returns the folder of a file, with what has been read of it."""
+    """Returns the folder of a file, with the files that were read."""
     folder = os.path.dirname(path)
     return self._folders.setdefault(folder, json_files.Folder(folder))
 

@@ -23,7 +23,7 @@ from common import program
 INTERRUPTED = 130  # Exit code after Ctrl-C, as in a shell.
 
 
-# What to do about a fault of the disk.
+# Remedies for faults of the disk.
 _REMEDIES = {
   errno.ENOSPC: "make room, and run the same command again",
   errno.EDQUOT: "make room or raise the quota, and run the same command again",
@@ -73,7 +73,7 @@ def _is_plain(error: BaseException) -> bool:
 
 
 def remedy_of(error: BaseException) -> str:
-  """Returns what to do about a full or failing disk; "" for other errors.
+  """Returns the remedy for a full or failing disk; "" for other errors.
 
   TensorFlow reports the system's reason in its text alone.
   """

@@ -60,7 +60,7 @@ def load(package: str, name: str, flag: str = "") -> ModuleType:
 
 
 def _load_file(path: str, flag: str) -> ModuleType:
-  """Imports a file under a name of its own, once per process."""
+  """Imports a file under its own name, once per process."""
   place = os.path.realpath(path)
   if not os.path.isfile(place):
     raise errors.InputError(f"{flag}={path}: no such file")

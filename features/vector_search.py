@@ -83,8 +83,8 @@ def read_texts(path: str) -> list[str]:
   return texts
 
 
-# What NumPy raises for a file that is damaged, is no .npz file, or has a header
-# with an impossible size.
+# The errors that NumPy raises for a file that is damaged, is not an .npz file,
+# or has a header with an impossible size.
 _DAMAGE = (
   zipfile.BadZipFile,
   zlib.error,

@@ -48,7 +48,7 @@ class _Line(NamedTuple):
 
 
 class Layout(NamedTuple):
-  """What the lines of a file are.
+  """The layout of the lines of a file.
 
   Attributes:
     blocks: (document, [(line number, columns), ...]) for each sentence.

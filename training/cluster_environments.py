@@ -1,9 +1,9 @@
 """Finds the machines of a run in the environment of Slurm or SageMaker.
 
-TensorFlow reads TF_CONFIG, which Kubernetes' TFJob and Vertex AI set. Slurm and
-SageMaker have variables of their own, from which `tf_config` makes the same
-value. It is an alternative to tf.distribute's SlurmClusterResolver, which sorts
-hosts by name ("n10" before "n2"), so that a process may take another's address.
+TensorFlow reads TF_CONFIG, which Kubernetes' TFJob and Vertex AI set. From the
+variables of Slurm and SageMaker, `tf_config` makes the same value. It is an
+alternative to tf.distribute's SlurmClusterResolver, which sorts hosts by name
+("n10" before "n2"), so that a process may take another's address.
 """
 
 import itertools
@@ -22,7 +22,7 @@ def tf_config(environment: Mapping[str, str]) -> dict | None:
   Raises InputError: a variable has an unknown form.
 
   Args:
-    environment: for example, os.environ. Slurm's variables are those of a step
+    environment: for example, os.environ. Slurm sets its variables in a step
       (srun); a job's script, outside of srun, is one process.
   """
   if "SLURM_STEP_NODELIST" in environment and "SLURM_PROCID" in environment:

@@ -223,7 +223,7 @@ class TrainingLog:
   def _texts(self, step, values) -> tuple:
     """Returns ("step 20/100  loss 2.31  12.5 examples/s", "accuracy 0.8 ...").
 
-    The second text has what may be left out on a narrow terminal.
+    A narrow terminal leaves out the second text.
     """
     parts = [
       f"step {step}/{self._options.num_train_steps}",

@@ -35,7 +35,7 @@ class SegmentPair(NamedTuple):
 
 
 class Text(NamedTuple):
-  """What a packing packs.
+  """The text that a packing packs.
 
   Attributes:
     corpus: the data.Corpus whose ranges the pairs are.

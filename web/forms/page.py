@@ -33,7 +33,7 @@ def add(site: application.Site) -> None:
 
 
 def described(hosted: application.Hosted) -> dict[str, Any]:
-  """Returns what the page shows and needs of a model."""
+  """Returns the facts of a model that the page shows and needs."""
   model = hosted.model
   settings = model.settings
   return {
