@@ -88,13 +88,18 @@ def size(path: str) -> int:
 
   Raises InputError: it is missing, or is a folder, pipe, device or LFS pointer.
   """
+  check_regular(path)
+  with open_for_reading(path) as stream:
+    return stream.seek(0, os.SEEK_END)
+
+
+def check_regular(path: str) -> None:
+  """Raises InputError for a local folder, pipe or device."""
   if not is_remote(path) and os.path.exists(path) and not os.path.isfile(path):
     raise errors.InputError(
       f"{path} is not a regular file, and cannot be read in parts: write its "
       "content to a file, and give that file"
     )
-  with open_for_reading(path) as stream:
-    return stream.seek(0, os.SEEK_END)
 
 
 def expand_file_patterns(patterns: str) -> list[str]:

@@ -40,14 +40,24 @@ def _is_shallow(value: typing.Any, levels: int) -> bool:
   return levels > 0 and all(_is_shallow(inner, levels - 1) for inner in values)
 
 
-def read(path: str, json_type: type | tuple[type, ...] = dict) -> typing.Any:
+def read(
+  path: str,
+  json_type: type | tuple[type, ...] = dict,
+  most_bytes: int | None = None,
+) -> typing.Any:
   """Returns the value in a JSON file, a dict or a list.
 
   Raises InputError: the file is missing, is an LFS pointer or not JSON, is
-  nested too deeply, or its value is not of the type `json_type`.
+  nested too deeply, has more than `most_bytes`, or its value is not of the type
+  `json_type`.
   """
   with file_io.open_for_reading(path) as stream:
-    data = stream.read()
+    data = stream.read(-1 if most_bytes is None else most_bytes + 1)
+  if most_bytes is not None and len(data) > most_bytes:
+    raise errors.InputError(
+      f"{path} has more than {most_bytes:,} bytes, the most that a file of "
+      "settings has: pass the model's own file"
+    )
   with errors.placed(path):
     values = parse(data)
   if not isinstance(values, json_type):
@@ -65,13 +75,8 @@ def read_settings(path: str, json_type: type = dict) -> typing.Any:
   than 64 MiB, which only a damaged or malicious file is. The largest file of a
   released model, a tokenizer.json, has 33 MB.
   """
-  size = file_io.size(path)
-  if size > _MOST_BYTES:
-    raise errors.InputError(
-      f"{path} has {size:,} bytes; a file of settings has at most "
-      f"{_MOST_BYTES:,}: pass the model's own file"
-    )
-  return read(path, json_type)
+  file_io.check_regular(path)
+  return read(path, json_type, _MOST_BYTES)
 
 
 def read_optional(folder: str, name: str) -> tuple[str, dict]:

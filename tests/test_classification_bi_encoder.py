@@ -254,7 +254,7 @@ def test_both_passes_drop_the_same_units(tmp_path, whole):
       return passes[-1]
 
     recording.task_kind, recording.compares_examples = "retrieval", True
-    recording.example_losses = network.example_losses
+    recording.training_losses = network.training_losses
     objective = model.objective(recording)
 
     def compare(share, vectors):

@@ -144,5 +144,5 @@ def test_scripts_refuse_before_anything_is_written(
 
 @pytest.mark.parametrize("name", ["predict_file", "input_file"])
 def test_the_standard_input_is_not_read(name):
-  with pytest.raises(errors.InputError, match=f"--{name}=-: .* or serve.py"):
+  with pytest.raises(errors.InputError, match=f"^--{name}=-: .*--text=-"):
     overwriting.refuse_missing({name: "-"})
