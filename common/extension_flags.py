@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from common import extension_points, flags
+from common import errors, extension_points, flags
 
 
 def define(
@@ -26,7 +26,12 @@ def define(
     f"({extension_points.DOCS}).",
   )
   for name in [*kind.names(), *_own_names(kind)]:
-    for option, (default, text) in kind.options(name).items():
+    try:
+      options = kind.options(name)
+    except errors.InputError as error:
+      # Flags are defined before the script's `main`, which reports errors.
+      sys.exit(errors.report(error))
+    for option, (default, text) in options.items():
       if option not in flags.FLAGS:
         _DEFINE[type(default)](option, default, text, needs=_rule(kind, name))
 
