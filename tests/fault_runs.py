@@ -275,7 +275,7 @@ class Worker:
       # Most writers repeat a call that writes less than it should.
       if letter not in "wo" or fault.code == SHORT:
         continue
-      name = os.path.basename(path).partition(".out.")[0]
+      name = re.split(r"\.out\.|\.tmp-", os.path.basename(path))[0]
       # TensorFlow's writer of events hides some errors that pass.
       is_hidden = name == "events" and fault.then == ONCE
       if name not in warnings and not is_hidden:

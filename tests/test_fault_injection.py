@@ -71,12 +71,14 @@ def test_a_fault_at_any_call_loses_and_hides_nothing(workers, tmp_path, capsys):
     results, every = run_job(workers, job)
     total += len(results)
     kinds = collections.Counter(outcome.kind for _, outcome in results)
-    bad += [
+    violations = [
       f"{job.name}: {fault}: {violation}"
       for fault, outcome in results
       for violation in outcome.violations
     ]
+    bad += violations
     with capsys.disabled():
+      print("", *violations, sep="\n")
       listed = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
       print(f"\n{job.name}: {len(results)} of {len(every)} faults: {listed}")
   seconds = time.monotonic() - began

@@ -170,12 +170,14 @@ def test_files_of_a_run(trained):
   }
   assert files == {
     "checkpoint",
+    "eval_results.json",
     "eval_results.txt",
     "events.out.tfevents",
     "final_model/bert_config.json",
     "final_model/bert_model.ckpt.data-00000-of-00001",
     "final_model/bert_model.ckpt.index",
     "final_model/vocab.txt",
+    "flags.txt",
     "log.txt",
     "model.ckpt-70.commit",
     "model.ckpt-70.data-00000-of-00001",
@@ -373,7 +375,8 @@ def test_mistakes_in_pretraining(damaged, monkeypatch, flags, parts):
   left = [
     path.name for path in pathlib.Path("run").rglob("*") if path.is_file()
   ]
-  assert set(left) <= {"log.txt", "run.lock", "run_fingerprint.json"}
+  written_first = {"flags.txt", "log.txt", "run.lock", "run_fingerprint.json"}
+  assert set(left) <= written_first
   assert sorted(set(os.listdir()) - {"run"}) == before
 
 
