@@ -275,6 +275,9 @@ class Worker:
       # Most writers repeat a call that writes less than it should.
       if letter not in "wo" or fault.code == SHORT:
         continue
+      # A folder that cannot be listed keeps an older run's temporary files.
+      if letter == "o" and os.path.isdir(path):
+        continue
       name = re.split(r"\.out\.|\.tmp-", os.path.basename(path))[0]
       # TensorFlow's writer of events hides some errors that pass.
       is_hidden = name == "events" and fault.then == ONCE
