@@ -1,10 +1,14 @@
 """Tests which settings an export takes from the model, and the defaults."""
 
+import os
+import tempfile
+
 import pytest
 
 import modeling
 import serving_models
 from answering import export_settings
+from checkpoints import model_files
 from common import errors
 
 LABELS = {"id2label": {"0": "no", "1": "yes"}}
@@ -16,9 +20,21 @@ def config(**values):
   )
 
 
+class Files(model_files.ModelFiles):
+  """The files of a model without weights, of which any head is required."""
+
+  def require(self, head):
+    del head
+
+
 def resolved(model_config, **options):
   settings = serving_models.export_settings_of(options)
-  return export_settings.resolve(settings, model_config)
+  with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "bert_config.json")
+    with open(path, "w", encoding="utf-8") as stream:
+      stream.write(model_config.to_json_string())
+    files = Files(bert_config_file=path)
+    return export_settings.resolve(settings, files)
 
 
 @pytest.mark.parametrize(
