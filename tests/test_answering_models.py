@@ -188,7 +188,7 @@ def test_no_more_fillings_than_tokens():
   model, full = make("masked_lm", top_k=10**6).model, tokenizer()
   ids = [full.convert_tokens_to_ids(["[CLS]", "[MASK]", "[SEP]"])]
   outputs = model.from_ids(
-    tf.constant([[1]]),
+    masked_lm_positions=tf.constant([[1]]),
     input_ids=tf.constant(ids),
     input_mask=tf.constant([[1, 1, 1]]),
     segment_ids=tf.constant([[0, 0, 0]]),

@@ -173,7 +173,7 @@ def test_passages_of_a_query_become_one_example():
 
 
 def test_a_large_group_is_split_by_relevance(caplog):
-  caplog.set_level("INFO")
+  caplog.set_level("INFO", logger="absl")
   groups = grouped(rows([1, 0, 0, 0, 0, 1, 0, 0], [0, 0, 0], [1] + [0] * 8), 4)
   by_query = {}
   for group in groups:

@@ -366,7 +366,7 @@ def test_quotes_of_a_tsv_count_if_all_of_them_are_a_csvs(
 ):
   path = write(tmp_path, text)
   options = {"names": ("text", "label"), "detects_quotes": True}
-  with caplog.at_level("INFO"):
+  with caplog.at_level("INFO", logger="absl"):
     table = tables.open_table(path, "tsv", **options)
     rows = list(table.rows)
   assert rows[0].values == [first, "bad"] and len(rows) == 2
@@ -385,7 +385,7 @@ def test_quotes_of_a_tsv_count_if_all_of_them_are_a_csvs(
 )
 def test_json_lines_are_recognized_by_content(tmp_path, text, is_lines, caplog):
   path = write(tmp_path, text)
-  with caplog.at_level("INFO"):
+  with caplog.at_level("INFO", logger="absl"):
     rows = tables.open_table(path, "json", names=("text",)).rows
     values = [row.values for row in rows if not row.fault]
   assert values == [["a"], ["b"]]

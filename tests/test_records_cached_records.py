@@ -33,7 +33,7 @@ def rows_of(path):
 
 
 def test_the_second_time_nothing_is_written(path, caplog):
-  caplog.set_level("INFO")
+  caplog.set_level("INFO", logger="absl")
   make = Maker()
   facts = cached_records.ensure(path, {"flags": (1, 2)}, make)
   assert facts == {"num_records": 3, "lengths": [1, 2]}
