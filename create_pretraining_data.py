@@ -16,7 +16,6 @@ to write one file for every 50 MB of text: /tmp/sample.tfrecord-00000-of-00012
 and so on. If you run the command again, it writes only the missing files.
 """
 
-import tokenization
 from common import command, extension_flags, flags, run_settings
 from pretraining import cluster_flags, points, text_flags
 from training import common_flags
@@ -135,6 +134,7 @@ from typing import Any
 
 from absl import logging
 
+import tokenization
 from checkpoints import model_files
 from common import errors, file_io, progress, unknown_tokens
 from pretraining import (

@@ -26,7 +26,6 @@ vector per line, and --similarity the cosine similarity of a line's two texts:
       --text_b="Someone makes music." --model_dir=minilm
 """
 
-import tokenization
 from answering import export_options
 from common import command, flag_values, flags
 from serving import text_flags
@@ -167,6 +166,7 @@ import tempfile
 import numpy as np
 from absl import logging
 
+import tokenization
 from checkpoints import model_files
 from common import console, errors, file_io, json_files, progress, run_settings
 from features import (

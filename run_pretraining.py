@@ -9,7 +9,6 @@ scripts on a sample, in two minutes on 2 CPU cores, and reaches a masked-LM
 accuracy above 0.9.
 """
 
-import configuration
 from common import command, extension_flags, flags
 from pretraining import points
 from training import common_flags
@@ -89,6 +88,7 @@ from typing import Any
 
 import numpy as np
 
+import configuration
 from checkpoints import model_files, model_folder, model_writer, weight_files
 from common import result_lines, run_settings
 from pretraining import inputs, masks

@@ -246,7 +246,13 @@ def call(script: str, values: Mapping[str, Any]) -> None:
   from common import console
 
   package = __name__.removesuffix("common.command")  # "bert_tf2." or "".
-  spec: Any = importlib.util.find_spec(package + script)
+  if package:
+    spec: Any = importlib.util.find_spec(package + script)
+  else:
+    # By its file: bert_tf2's finder gives a module that is loaded only once.
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    path = os.path.join(root, f"{script}.py")
+    spec = importlib.util.spec_from_file_location(script, path)
   module = importlib.util.module_from_spec(spec)
   arguments, sys.argv = sys.argv, [f"{script}.py"]
   with contextlib.ExitStack() as stack:

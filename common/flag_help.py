@@ -25,34 +25,40 @@ _GROUPS = {
     eval_fraction max_seq_length max_query_length doc_stride max_windows
     pad_to_max_length document_context lengths packing segmented_text
     dynamic_masking do_whole_word_mask mask_shares masked_lm_prob
-    max_predictions_per_seq dupe_factor short_seq_prob vectors_file
+    max_predictions_per_seq dupe_factor short_seq_prob vectors_file masking
+    phrases_file sentence_splitter language_smoothing kept_tokens outside_label
+    soft_label_columns soft_labels_are_logits
   """,
   "Model": """
     bert_config_file vocab_file init_checkpoint do_lower_case never_split
     feature_layers bilstm_size layers pooling pooling_layer normalize similarity
     sparse sparse_pooling sparse_activation use_next_sentence_loss
-    version_2_with_negative
+    version_2_with_negative objectives network generator_config_file
+    teacher_checkpoint
   """,
   "Training": """
     train_batch_size learning_rate num_train_epochs max_train_steps
     num_train_steps warmup_proportion num_warmup_steps learning_rate_schedule
     optimizer adam_beta2 adam_epsilon weight_decay_rate class_weights
-    temperature ranking_loss group_size gradient_accumulation_steps
+    temperature losses cosent_temperature matryoshka_dims ranking_loss
+    distillation_temperature distillation_weights group_size
+    gradient_accumulation_steps
     recompute_activations bucket_by_length freeze_encoder freeze_pooler
     freeze_layers layerwise_lr_decay seed seeds search save_checkpoints_steps
     max_to_keep log_steps stop_step
   """,
   "Evaluation and prediction": """
-    metrics eval_batch_size eval_steps max_eval_steps save_best use_best
+    text text_b question context f1_units metrics eval_batch_size eval_steps
+    max_eval_steps save_best use_best
     early_stopping_patience predict_batch_size batch_size predict_labels
     output_activation tag_words top_k n_best_size max_answer_length
     null_score_diff_threshold evaluate_only predictions_file glue_submission_dir
-    engine quantize calibration_file max_quantization_difference
+    quantize calibration_file max_quantization_difference
   """,
   "Devices": """
     distribution_strategy dtype jit_compile iterations_per_loop use_tpu tpu_name
     tpu_zone gcp_project master num_tpu_cores num_logical_cpus
-    use_one_hot_embeddings
+    use_one_hot_embeddings engine engine_options
   """,
 }
 # A script with at most this many flags shows them in one list.

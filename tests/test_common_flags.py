@@ -60,6 +60,16 @@ CASES = {
     *TRAINING_CASES,
     ("eval_input_file=a", "do_train", "do_eval"),
     ("eval_input_file=a", "do_train", "do_train eval_steps=1"),
+    ("do_whole_word_mask", "do_train masking=pieces", "do_train"),
+    ("use_next_sentence_loss", "do_train objectives=masked_lm", "do_train"),
+    ("phrases_file=a", "do_train", "do_train masking=phrases"),
+    (
+      "distillation_weights=1 distillation_temperature=3 teacher_checkpoint=a",
+      "do_train",
+      "do_train objectives=distillation",
+    ),
+    ("generator_config_file=a", "do_train", "do_train network=replaced_tokens"),
+    ("kept_tokens=.6", "do_train", "do_train network=token_dropping"),
   ],
   "run_classifier": [
     *FILE_CASES,
@@ -67,12 +77,20 @@ CASES = {
     (FINE_TUNING, "do_eval", "do_train eval_file=a"),
     *TRAINING_CASES,
     ("freeze_pooler", "do_train", "do_train freeze_encoder"),
+    ("losses=soft_labels", "do_eval", "do_train"),
+    (
+      "soft_labels_are_logits distillation_temperature=3 soft_label_columns=a",
+      "do_train",
+      "do_train losses=soft_labels",
+    ),
+    ("cosent_temperature=3", "do_train", "do_train losses=cosent"),
+    ("matryoshka_dims=8", "do_train", "do_train losses=matryoshka"),
+    ("class_weights=balanced", "do_train losses=soft_labels", "do_train"),
     ("bucket_by_length", "do_train freeze_encoder", "do_train"),
     (
       "train_file=a eval_file=a predict_file=a labels=a,b "
       "text_column=text text_b_column=b label_column=x id_column=id "
-      "file_format=csv label_separator=; separator=; on_bad_row=skip "
-      "encoding=latin-1",
+      "file_format=csv label_separator=; separator=; on_bad_row=skip",
       OFFICIAL_TASK,
       "",
     ),
@@ -152,6 +170,7 @@ CASES = {
   ],
   "run_ner": [
     *FILE_CASES,
+    ("outside_label=0", "do_train scheme=none", "do_train"),
     (FINE_TUNING, "do_eval", "do_train eval_file=a"),
     (ORIGINAL_FLAGS, "do_eval", "do_train"),
     *TRAINING_CASES,
@@ -234,6 +253,8 @@ CASES = {
       "dynamic_masking",
       "",
     ),
+    ("do_whole_word_mask", "masking=pieces", ""),
+    ("phrases_file=a", "", "masking=phrases"),
     ("segmented_text", "", "do_whole_word_mask"),
     ("segmented_text", "", "dynamic_masking"),
     ("num_processes=2", "", "shard_size_mb=5"),
@@ -369,10 +390,7 @@ CASES = {
     ("tag_words=white_space", "head=span", "head=tagging"),
   ],
   "fill_mask": [("top_k=3", "score", "")],
-  "serve": [
-    ("model_dir=a", "saved_model_dir=a", ""),
-    ("head=span", "saved_model_dir=a", "model_dir=a"),
-  ],
+  "serve": [("head=span", "saved_model_dir=a", "model_dir=a")],
 }
 REQUIRED = {
   "run_pretraining": "bert_config_file=a input_file=a output_dir=a",

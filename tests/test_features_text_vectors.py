@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import two_replicas
 from common import run_settings
-from features import text_batches, text_vectors
+from features import text_batches, text_vectors, vector_search
 
 
 @pytest.mark.parametrize("is_static", [False, True])
@@ -52,5 +52,5 @@ def test_short_texts_share_larger_batches(is_static, replicas):
 def test_cosines():
   a = [[1, 0], [1, 1], [1, 2], [0, 0]]
   b = [[0, 3], [2, 2], [-2, -4], [1, 1]]
-  values = text_vectors.cosines(a, b)
+  values = vector_search.cosines(a, b)
   np.testing.assert_allclose(values, [0, 1, -1, 0], atol=1e-12)
