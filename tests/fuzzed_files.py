@@ -23,7 +23,7 @@ import tensorflow as tf
 
 import configuration
 import tokenization
-from checkpoints import model_folder, weight_files
+from checkpoints import model_files, weight_files
 from classification import tables
 from common import errors, json_files
 from engines import networks
@@ -147,9 +147,8 @@ def _tokenizer(path):
 def _folder(path):
   target = os.path.join(os.path.dirname(path), "config.json")
   os.replace(path, target)
-  return configuration.BertConfig.from_json_file(target), model_folder.find(
-    os.path.dirname(path)
-  )
+  files = model_files.ModelFiles(os.path.dirname(path))
+  return configuration.BertConfig.from_json_file(target), files.paths
 
 
 def _attacker(name):
