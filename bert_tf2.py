@@ -73,6 +73,16 @@ class _SameModule(importlib.abc.Loader):
     sys.modules[module.__name__] = importlib.import_module(self._name)
 
 
+def _same_module(name, other_name):
+  """Returns the spec of a module that is loaded under another name."""
+  spec = importlib.machinery.ModuleSpec(name, _SameModule(other_name))
+  folder = _ROOT.joinpath(*name.removeprefix("bert_tf2.").split("."))
+  if folder.is_dir():
+    # Folders of extensions are listed without being imported.
+    spec.submodule_search_locations = [str(folder)]
+  return spec
+
+
 class _Finder(importlib.abc.MetaPathFinder):
   """Finds `bert_tf2.x` and makes the clone's `x` the same module object."""
 
@@ -80,7 +90,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     first, _, rest = name.partition(".")
     if first == "bert_tf2":
       if _is_here(getattr(sys.modules.get(rest), "__spec__", None)):
-        return importlib.machinery.ModuleSpec(name, _SameModule(rest))
+        return _same_module(name, rest)
       spec = importlib.machinery.PathFinder.find_spec(name, path)
       if spec and rest.split(".")[0] in (*MODULES, *FOLDERS):
         spec.loader = _Rewriting(name, str(spec.origin))
@@ -89,9 +99,7 @@ class _Finder(importlib.abc.MetaPathFinder):
       loaded = sys.modules.get(first)
       module_or_spec = loaded or importlib.machinery.PathFinder.find_spec(first)
       if _is_here(getattr(module_or_spec, "__spec__", module_or_spec)):
-        return importlib.machinery.ModuleSpec(
-          name, _SameModule(f"bert_tf2.{name}")
-        )
+        return _same_module(name, f"bert_tf2.{name}")
     return None
 
 

@@ -137,6 +137,17 @@ def make_head(name, task, config, bert):
   return head_class(config, *([len(task["id2label"])] if task else []))
 
 
+@pytest.mark.parametrize("name", PAGES_WITH_PYTHON)
+@pytest.mark.usefixtures("models")
+def test_python_examples_run(name):
+  text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+  blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+  assert blocks
+  names = {}
+  for block in blocks:
+    exec(compile(block, name, "exec"), names)
+
+
 def known_flags(script):
   """Returns the names of a script's flags; it may be in benchmarks/."""
   if script.removesuffix(".py") in VERBS:
@@ -167,17 +178,6 @@ def test_commands_name_scripts_and_flags_that_exist():
         if flag not in known and flag.removeprefix("no") not in known:
           unknown.append(f"{page.name}: {script} --{flag}")
   assert count > 90 and not unknown
-
-
-@pytest.mark.parametrize("name", PAGES_WITH_PYTHON)
-@pytest.mark.usefixtures("models")
-def test_python_examples_run(name):
-  text = (ROOT / "docs" / name).read_text(encoding="utf-8")
-  blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
-  assert blocks
-  names = {}
-  for block in blocks:
-    exec(compile(block, name, "exec"), names)
 
 
 @pytest.mark.parametrize(
