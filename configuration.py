@@ -64,8 +64,8 @@ class BertConfig:
   max_position_embeddings: int = 512
   type_vocab_size: int = 16
   initializer_range: float = 0.02
-  # Added to the variance in layer norms. It is no field, because the original's
-  # file lacks this key; a variant's file may have it.
+  # Added to the variance in layer norms. It is a class variable, because the
+  # original's file lacks this key; a variant's file may have it.
   layer_norm_eps: ClassVar[float] = 1e-12
 
   if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """How the network is computed: the machine's side of layers.py.
 
 Custom gradients store fewer activations and make fewer passes over memory than
-TensorFlow's own; the results are those of the formulas in layers.py. Shapes use
-the letters of modeling.py.
+TensorFlow's own; the formulas in layers.py define the results. Shapes use the
+letters of modeling.py.
 """
 
 import functools

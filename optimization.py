@@ -42,7 +42,7 @@ def learning_rate(
   warm-up, so the rate can drop when the warm-up ends. 20 steps, 5 of them
   warm-up, and init_lr 1e-3 give 0, 2e-4, 4e-4, 6e-4, 8e-4, 7.5e-4, ... 5e-5.
 
-  Unlike the original: an update always gets the rate of its own step. In the
+  Unlike the original: an update always gets its step's rate. In the
   original, reading the step raced with its increment.
 
   Raises InputError: the schedule is unknown, or there are no steps to train.

@@ -54,7 +54,7 @@ class ServedModel(tf.Module):
   ):
     """Creates the variables; `load` loads their values.
 
-    `weights` are those of the settings' init_checkpoint, if they are open.
+    `weights` is the settings' init_checkpoint, if it is already open.
     Raises InputError: the configuration does not support max_seq_length or
     pairs, or the checkpoint cannot be opened.
     """

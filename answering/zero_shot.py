@@ -2,8 +2,8 @@
 
 A model of natural language inference says whether a premise entails a
 hypothesis. The text is the premise, and each class a hypothesis: "This example
-is about sports." (Yin et al., arXiv 1909.00161). The results equal those of
-transformers' zero-shot-classification pipeline. No TensorFlow.
+is about sports." (Yin et al., arXiv 1909.00161). transformers'
+zero-shot-classification pipeline gives the same results. No TensorFlow.
 """
 
 import dataclasses
@@ -56,7 +56,7 @@ class Classes(NamedTuple):
 
 
 def fits(model_labels: Sequence[str]) -> bool:
-  """Returns whether a model's labels are those of inference."""
+  """Returns whether a model is trained for inference, by its labels."""
   starts = [label.lower() for label in model_labels]
   return all(
     any(name.startswith(start) for name in starts)

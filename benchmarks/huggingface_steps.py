@@ -1,6 +1,6 @@
 """Hugging Face's training steps and inference, for step_speed.py.
 
-Networks run on the GPU, if there is one.
+Networks run on the GPU, if any.
 """
 
 import os

@@ -38,7 +38,7 @@ _ROOTS = (
   "bert roberta electra distilbert transformer albert encoder embeddings "
   "pooler cls lm_head classifier ernie"
 ).split()
-# The safetensors dtypes that this project reads. Those of 8 bits (F8_E4M3, I8,
+# The safetensors dtypes that this project reads. Eight-bit dtypes (F8_E4M3, I8,
 # U8) belong to quantized models, whose scales this project does not apply.
 _DTYPES = "F64 F32 F16 BF16 I64 I32 I16 U64 U32 U16 BOOL".split()
 

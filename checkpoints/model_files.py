@@ -83,8 +83,8 @@ class ModelFiles:
     """Finds the files; a given path replaces the one in `model_dir`.
 
     `output_dir` is the folder of the command's run, whose weights come first.
-    Raises InputError: `model_dir` is no folder, or has no configuration, or its
-    configuration or vocabulary is damaged.
+    Raises InputError: `model_dir` is not a folder, or has no configuration, or
+    its configuration or vocabulary is damaged.
     """
     self._folders: dict[str, json_files.Folder] = {}
     self._is_case_logged = False
@@ -359,7 +359,7 @@ class ModelFiles:
         vocabulary_files.refuse_missing(self.model_dir)
       return settings
     files = self._vocabulary
-    assert files  # It is the one of settings.vocab_file.
+    assert files  # settings.vocab_file names it.
     if not files.is_list and "do_lower_case" in settings.given:
       raise errors.InputError(
         f"{files.path} itself says whether text is lower-cased: leave out "

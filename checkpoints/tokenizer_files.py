@@ -40,8 +40,8 @@ def write(
     tokenizer: transformers class that reads a list of word pieces.
     fast: whether to also write tokenizer.json and special_tokens_map.json, if
       the vocabulary is a list of word pieces with a known case.
-    never_split: words that stay whole; None: those of the vocabulary's files.
-    text_rules: see VocabularyFiles; None: those of the vocabulary's files.
+    never_split: words that stay whole; None: as in the vocabulary's files.
+    text_rules: see VocabularyFiles; None: as in the vocabulary's files.
     keeps_rule: whether the folder keeps VocabularyFiles.like_transformers, and
       says so if its other files do not; else these decide.
   """

@@ -215,8 +215,8 @@ _ONLY_FOR_SEQUENCES = {
   "electra": ("classifier.dense.", "classifier.out_proj."),
   "roberta": ("classifier.dense.", "classifier.out_proj."),
 }
-# The same for the classes for multiple choice, which have a pooler. The one of
-# DistilBERT has all names of the sequence classifier.
+# The same for the classes for multiple choice, which have a pooler. DistilBERT
+# names them all as in the sequence classifier.
 _NOT_FOR_CHOICES = {
   "electra": ("classifier.out_proj.",),
   "roberta": ("classifier.dense.", "classifier.out_proj."),

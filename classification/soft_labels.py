@@ -101,7 +101,7 @@ class Reader(NamedTuple):
     return cls(columns, labels, is_multiple, logits)
 
   def label(self, row: dict, column: str | None) -> SoftClass | SoftClasses:
-    """Returns the label in a row; `column` has its list, if there is one.
+    """Returns the label in a row; `column` has its list, if given.
 
     Raises InputError: it is not a probability for each class.
     """
@@ -164,7 +164,7 @@ def _listed(cell: Any) -> list:
 
 
 def class_names(columns: Sequence[str]) -> tuple[str, ...]:
-  """Returns the classes of columns, such as those of predictions.tsv."""
+  """Returns the classes of columns, such as the columns of predictions.tsv."""
   return tuple(name.removeprefix(_PREFIX) for name in columns)
 
 

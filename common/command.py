@@ -233,7 +233,7 @@ def run(main: Callable[[list[str]], Any], takes_words: bool = False) -> None:
 
 
 def call(script: str, values: Mapping[str, Any]) -> None:
-  """Runs a script's `main` in a program that is no script, such as a notebook.
+  """Runs a script's `main` in another program, such as a notebook.
 
   Args:
     script: the script's module, such as "run_ner".

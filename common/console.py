@@ -118,7 +118,7 @@ def start(level: int) -> None:
 
 @contextlib.contextmanager
 def session() -> Iterator[None]:
-  """Logs as a script does during a block of a program that is no script."""
+  """Logs as a script does during a block of another program."""
   global _keeper
   root, verbosity = logging.getLogger(), absl_logging.get_verbosity()
   handlers, _keeper = [*root.handlers], _make_keeper()

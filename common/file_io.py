@@ -266,8 +266,8 @@ class _LocalFile(io.FileIO):
 def named(path: str, temporary: str | None = None) -> Iterator[None]:
   """Gives OSErrors of a block the name of a file.
 
-  These are errors without a name, such as those of a full disk, and errors that
-  name the file `temporary`.
+  These are errors without a name, as for a full disk, and errors that name the
+  file `temporary`.
   """
   try:
     yield

@@ -13,7 +13,7 @@ from common import errors, file_io
 # The maximum nesting of lists and objects. Readers recurse through values,
 # NumPy 1 stops at 32 axes, and no file of this project has more than 10 levels.
 _MAX_DEPTH = 30
-_MOST_BYTES = 1 << 26  # Of a file of settings.
+_MOST_BYTES = 1 << 26  # A file of settings has at most 64 MiB.
 
 
 def parse(text: str | bytes) -> typing.Any:
@@ -71,8 +71,8 @@ def read(
 def read_settings(path: str, json_type: type = dict) -> typing.Any:
   """Returns the value of a file with settings, such as a config.json.
 
-  Raises InputError: see `read`, or the file is no regular file, or is larger
-  than 64 MiB, which only a damaged or malicious file is. The largest file of a
+  Raises InputError: see `read`, or the file is not regular, or is larger than
+  64 MiB, which only a damaged or malicious file is. The largest file of a
   released model, a tokenizer.json, has 33 MB.
   """
   file_io.check_regular(path)

@@ -211,7 +211,7 @@ def _columns(rows: list[Row]) -> dict[str, Any]:
 def _write_column(
   member: Any, file: Any, dtype: np.dtype, shape: tuple
 ) -> None:
-  """Copies a temporary file to an .npy member; `shape` is that of a row."""
+  """Copies a temporary file to an .npy member; a row has the shape `shape`."""
   count = file.tell() // (dtype.itemsize * int(np.prod(shape)))
   header = {
     "descr": np.lib.format.dtype_to_descr(dtype),

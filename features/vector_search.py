@@ -139,7 +139,7 @@ def check(
 ) -> None:
   """Raises InputError if vectors belong to different lines or another model.
 
-  It also refuses values that are no finite floats.
+  It also refuses values that are not finite floats.
 
   Args:
     count: N.

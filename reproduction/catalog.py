@@ -2,11 +2,11 @@
 
 Sizes and SHA-256 sums of data are from tensorflow-datasets, which publishes
 them for the same files (url_checksums, Apache-2.0). WikiText's sums are from
-other projects that use it. all-MiniLM-L6-v2's are those of its Hub repository
-at the revision in the URL.
+other projects that use it, all-MiniLM-L6-v2's from its Hub repository at the
+revision in the URL.
 
-checksums.csv has sums of the files inside archives. Those of the seven models
-of 2018 are from NVIDIA's DeepLearningExamples
+checksums.csv has sums of the files inside archives. The sums of the seven
+models of 2018 are from NVIDIA's DeepLearningExamples
 (GooglePretrainedWeightDownloader.py), which checks what it unpacks. Publishers
 state no sums for the other models (`sums` is empty): for them, only the length
 that the server reports and the archive's own checksums are checked.
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
   @property
   def is_checked(self) -> bool:
-    """Whether checksums of all files, or of what is in them, are known."""
+    """Whether checksums of all files, or of their contents, are known."""
     return bool(self.sums) or all(file.sha256 for file in self.files)
 
 

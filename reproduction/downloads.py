@@ -25,7 +25,7 @@ from reproduction import catalog
 # This file marks a folder that download.py created, and lists its source files.
 _RECORD = "download.json"
 _ARCHIVES = (".zip", ".tar.gz")
-# What shutil.unpack_archive raises for a damaged archive or a full disk. For a
+# Errors of shutil.unpack_archive for a damaged archive or a full disk. For a
 # password or an unknown compression, zipfile raises the last two.
 _FAULTS = (
   zipfile.BadZipFile,

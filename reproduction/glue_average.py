@@ -28,8 +28,8 @@ class Average(NamedTuple):
 def averages(lines: list[dict]) -> list[Average]:
   """Returns an Average for each suffix with at least two tasks.
 
-  `lines` are those of report.collect. Of several runs of a row, such as one
-  with other flags, the first with the fewest deviations counts.
+  `lines` comes from report.collect. Of several runs of a row, such as one with
+  other flags, the first with the fewest deviations counts.
   """
   groups: dict[str, dict[str, dict[str, float]]] = {}
   for line in sorted(lines, key=lambda line: len(line["deviations"])):

@@ -4,7 +4,7 @@
   cut -f2 films.tsv | python run_classifier.py --text=- --model_dir=final_model
 
 A script calls `define` with its other flags and, after the flags are parsed,
-`run`. The answers are those of serve.py. An export for ONNX Runtime or LiteRT
+`run`. serve.py gives the same answers. An export for ONNX Runtime or LiteRT
 needs no TensorFlow.
 """
 
@@ -58,7 +58,7 @@ def need_tensorflow() -> bool:
 
 def standard_input() -> Iterator[tuple[str, str]]:
   """Yields ("standard input:1", line) for each line; raises InputError."""
-  # With a stream of its own, a waiting thread does not hold sys.stdin's lock.
+  # With a second stream, a waiting thread does not hold sys.stdin's lock.
   for number, line in enumerate(open(0, "rb", closefd=False), 1):
     try:
       yield f"{_STDIN}:{number}", line.decode("utf-8").rstrip("\r\n")

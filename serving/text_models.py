@@ -6,8 +6,8 @@
   bert.classify([("A man walks.", "Someone walks.")])
 
 The folder comes from this project, google-research/bert or Hugging Face, or is
-an export for ONNX Runtime or LiteRT. The answers equal those of the scripts and
-serve.py: `answers` computes them, with the settings from export_settings.
+an export for ONNX Runtime or LiteRT. The scripts and serve.py give the same
+answers: `answers` computes them, with the settings from export_settings.
 Letters: N texts, T tokens, L layers, A heads, H hidden size, D embedding size.
 """
 
@@ -249,7 +249,7 @@ class TextModel:
     max_seq_length.
 
     For a model of inference, whose own labels are entailment and contradiction,
-    `labels` are classes of your own. There are then two further options:
+    `labels` are your own classes. There are then two further options:
     hypothesis_template ("This example is {}.") and multi_label.
     """
     own = self._settings.labels or self.config.label_names()
@@ -284,7 +284,7 @@ class TextModel:
     """
     count = {} if top_k is None else {"top_k": _checked("top_k", top_k)}
     if isinstance(questions, str):
-      pair: Any = (questions, contexts)  # `_rows` refuses what is no pair.
+      pair: Any = (questions, contexts)  # `_rows` checks that it is a pair.
       return self._ask("span", pair, options, **count)
     questions = _listed(questions)
     contexts = [contexts] if isinstance(contexts, str) else _listed(contexts)
@@ -356,7 +356,7 @@ class TextModel:
     try:
       return self._with_model("embedding", {}, default)
     except errors.InputError:
-      # The folder's modules are not supported, but no vector is asked for.
+      # The folder's modules are not supported, but the user needs no vector.
       return self._with_model("embedding", default)
 
   def _with_model(

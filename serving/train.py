@@ -77,7 +77,7 @@ def sentence_vectors(
   Args:
     pairs: N pairs of texts with related meanings.
     scores: the cosine to learn for each pair, from 0 to 1. None: each first
-      text shall find its second among those of other pairs.
+      text shall find its second among the second texts of other pairs.
     evaluation: pairs and scores (or None) to evaluate on.
     **flags: see `classifier`.
   """

@@ -66,7 +66,7 @@ class NullThreshold:
   ) -> None:
     """Sets the threshold with the best F1 for the current weights' answers.
 
-    `units` are those of F1, see scores.compare_all.
+    `units` count F1, see scores.compare_all.
     """
     texts = {answer.qas_id: answer.best_text for answer in answers}
     odds = {answer.qas_id: answer.null_odds for answer in answers}

@@ -14,7 +14,7 @@ import numpy as np
 # A chart's size in the units of its SVG, and the room for the numbers.
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _EDGE = 400, 190, 48, 34, 10
 _MOST_POINTS = 200
-_BINS = 10  # Of the calibration.
+_BINS = 10  # The calibration groups probabilities by tenths.
 
 
 class Chart(NamedTuple):
@@ -63,7 +63,7 @@ def of_predictions(
   Args:
     probabilities: float [N, L].
     gold: int [N], the correct classes.
-    labels: the names of the L classes; the curves are those of the second.
+    labels: the names of the L classes; the curves show the second class.
   """
   if probabilities.shape[1] == 2 and 0 < gold.sum() < len(gold):
     yield from _of_thresholds(probabilities[:, 1], gold == 1, labels[1])

@@ -49,7 +49,7 @@ _HUB_METRICS = {
 class Mistake(NamedTuple):
   """A wrong prediction; a larger `size` means a worse mistake.
 
-  `probability` is that of the prediction, if the model computes one.
+  `probability` is the prediction's, if the model computes one.
   """
 
   size: float

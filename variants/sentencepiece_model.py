@@ -32,7 +32,7 @@ _CAMEMBERT = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED")
 def content(folder: json_files.Folder, name: str, config: dict) -> dict:
   """Returns the entries of the equivalent tokenizer.json; see byte_pair_files.
 
-  The rules are those of transformers. Raises InputError: the file is missing or
+  The rules equal transformers'. Raises InputError: the file is missing or
   damaged, or its algorithm is not unigram.
   """
   path = folder.path_of(name)

@@ -223,7 +223,7 @@ def _refuse_endless(vocab_file: str, values: dict) -> None:
 
 
 def _growth(rule: Any) -> int:
-  """Returns by what factor a normalizer can lengthen a text, at most."""
+  """Returns the largest factor by which a normalizer can lengthen a text."""
   if not isinstance(rule, dict):
     return 1
   if rule.get("type") == "Sequence":

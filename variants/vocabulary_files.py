@@ -136,7 +136,7 @@ class VocabularyFiles:
   def tokenizer(self) -> dict:
     """The entries of tokenizer.json; {} next to a list that has none.
 
-    For an older format, they are those of the equivalent tokenizer.json.
+    An older format is converted to the equivalent tokenizer.json.
     """
     if self._format:
       return self._converted
@@ -379,7 +379,7 @@ class VocabularyFiles:
 
   @functools.cached_property
   def _special(self) -> dict[str, Any]:
-    """{"cls_token": its value, ...}; those of tokenizer_config.json win."""
+    """{"cls_token": its value, ...}; tokenizer_config.json comes first."""
     entries = self._folder.read(SPECIAL_TOKENS).items(), self.config.items()
     return {key: value for each in entries for key, value in each if value}
 

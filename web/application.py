@@ -250,7 +250,7 @@ def allowed_hosts(names: Iterable[str], host: str) -> frozenset[str]:
 
 
 def json_object(body: bytes) -> dict:
-  """Parses the body of a request; raises InputError if it is no object."""
+  """Parses the body of a request; raises InputError if it is not an object."""
   try:
     values = json_files.parse(body)
   except errors.InputError as error:

@@ -30,7 +30,7 @@ def field(values: dict, name: str) -> tuple[list[str], bool]:
 
 
 def _is_text(value: Any) -> bool:
-  # A lone surrogate, such as JSON's "\ud800", is no text.
+  # A lone surrogate, such as JSON's "\ud800", cannot be encoded.
   return isinstance(value, str) and not any(
     "\ud800" <= char <= "\udfff" for char in value
   )

@@ -1,4 +1,4 @@
-"""What is pre-trained; each file has one network, and --network names the file.
+"""Networks to pre-train; each file has one, and --network names the file.
 
 Without the flag, the encoder's class names it (`pretraining_network`, see
 variants/registry.py). A file defines:
@@ -12,7 +12,7 @@ variants/registry.py). A file defines:
   def fixed(settings): returns {name: value} of the settings that must not
             change in a run
   def make(config, settings, **model_options): returns a Network and creates its
-            variables; model_options are those of modeling.BertModel
+            variables; model_options go to modeling.BertModel
 
 and may define OPTIONS, see common/extension_points.py.
 """
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 class Network(tf.Module):
-  """What training needs of a network; files derive from it.
+  """A network as training uses it; files derive from it.
 
   Attributes:
     config: the configuration of the main model.

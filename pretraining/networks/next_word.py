@@ -1,9 +1,9 @@
 """Every next token, for models that read from left to right.
 
 The masked-LM head predicts every token except [CLS], including [SEP], from the
-tokens before it. BERT predicts only 15 % of the tokens. So a step makes about 7
-times as many predictions as BERT's, and the product with the embedding table
-costs 7 times as much.
+tokens before it. BERT predicts only 15 % of the tokens. A step thus makes
+about 7 predictions for each of BERT's, and the product with the embedding table
+has 7 times the cost.
 
 Letters: B sequences, T their length, H width, P masked tokens of each sequence,
 n predicted tokens, V vocabulary.
@@ -73,7 +73,7 @@ class NextWordModel(encoder.PretrainingModel):
   """
 
   def __init__(self, config: configuration.BertConfig, **model_options: Any):
-    """Creates the variables; options are those of modeling.BertModel."""
+    """Creates the variables; the options go to modeling.BertModel."""
     super().__init__(config, (), **model_options)
     self.next_word = NextWord(
       config, self.bert.word_embeddings, seed=model_options["seed"]

@@ -364,7 +364,7 @@ def _word_labels(batch: dict) -> tuple[tf.Tensor, tf.Tensor]:
 def _word_metrics(outputs: Outputs, batch: dict) -> dict[str, tuple]:
   """Returns {metric: (sum, weight)} over the masked words.
 
-  The names are those of the authors' program. The sampled accuracy is the share
+  The authors' program has the same names. The sampled accuracy is the share
   of drawn words that are the text's.
   """
   words, counts = _word_labels(batch)

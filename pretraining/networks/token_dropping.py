@@ -4,11 +4,11 @@ As in arXiv 2203.13240 (token dropping): of L layers, the first L / 2 - 1 and
 the last compute all tokens; those between compute only the more important ones.
 The last layer reads the dropped tokens' states from before they were dropped.
 With half of the tokens, a step of BERT base computes a quarter less. The
-variables, and evaluation, which drops nothing, are those of the plain encoder.
+variables equal the plain encoder's. Evaluation drops nothing.
 
 In the paper, the importance of a token is a running mean of its masked-LM loss.
 Here it is the loss of a model that knows only frequencies, -log softmax(the
-masked-LM head's bias). This needs no state of its own, so runs resume and
+masked-LM head's bias). This needs no further state, so runs resume and
 replicas agree bit for bit. The first token and masked tokens are always
 computed.
 

@@ -61,7 +61,7 @@ class Objective:
   ) -> dict[str, tf.Tensor]:
     """Returns {metric: float32 of the labels' shape}; see `minimized`.
 
-    By default, logits [B, ..., C] are those of classes.
+    By default, there are logits of classes, [B, ..., C].
     """
     del batch
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

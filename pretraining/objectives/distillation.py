@@ -149,8 +149,8 @@ def soft_target_losses(
 ) -> tf.Tensor:
   """Returns T^2 KL(teacher || student) at temperature T, float32 [...].
 
-  The factor T^2 keeps the gradients at every temperature as large as those of
-  labels. The arguments are logits [..., V].
+  The factor T^2 keeps the gradients at every temperature as large as gradients
+  of labels. The arguments are logits [..., V].
   """
   log_student = tf.nn.log_softmax(student / temperature)
   log_teacher = tf.nn.log_softmax(teacher / temperature)

@@ -1,6 +1,6 @@
 """Which of two segments comes first, for --packing=sentence_order (ALBERT).
 
-The head and its variables are those of the next sentence; the label is 1 for a
+It uses the head and the variables of the next sentence; the label is 1 for a
 swapped pair (arXiv 1909.11942, section 3.1).
 """
 

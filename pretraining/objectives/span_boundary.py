@@ -71,7 +71,7 @@ def find_spans(batch: dict) -> Spans:
 class SpanBoundary(named_weights.Weights, objectives.Objective):
   """Predicts the words of spans; see objectives.Objective.
 
-  The variables are those of heads.pair_target_shapes. The table of words is the
+  heads.pair_target_shapes lists the variables. The table of words is the
   encoder's.
   """
 

@@ -3,8 +3,8 @@
   POST /rerank     {"query": "who?", "texts": ["a passage", "another"]}
   POST /v1/rerank  {"model": "m", "query": "who?", "documents": ["a passage"]}
 
-The first is text-embeddings-inference's form, the second that of Cohere's and
-Jina's clients. The scores are sigmoids of the logits, or with "raw_scores" the
+Clients of text-embeddings-inference send the first form, clients of Cohere and
+Jina the second. The scores are sigmoids of the logits, or with "raw_scores" the
 logits, whatever scores the model's folder names. The best passage comes first.
 """
 
