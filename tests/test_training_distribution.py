@@ -67,13 +67,29 @@ def give_devices(monkeypatch, **devices):
   )
 
 
+def test_a_second_run_may_exchange_other_shapes():
+  for length in (3, 5):
+    strategy = distribution.make_strategy("mirrored")
+
+    @tf.function
+    def total(strategy=strategy, length=length):
+      return strategy.run(
+        lambda: tf.distribute.get_replica_context().all_reduce(
+          "sum", tf.ones([length])
+        )
+      )
+
+    sums = strategy.experimental_local_results(total())
+    assert [value.numpy().tolist() for value in sums] == [[2.0] * length] * 2
+
+
 def test_auto_selects_all_available_devices(monkeypatch):
   give_devices(monkeypatch, CPU=["CPU:0"])
   strategy = distribution.make_strategy()
   assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
   give_devices(monkeypatch, CPU=["CPU:0"], GPU=["GPU:0", "GPU:1"])
   monkeypatch.setattr(tf.distribute, "MirroredStrategy", lambda names: names)
-  assert distribution.make_strategy() == ["GPU:0", "GPU:1"]
+  assert distribution.make_strategy() == ("GPU:0", "GPU:1")
 
 
 @pytest.mark.parametrize("count, calls", [(0, []), (1, []), (3, [3])])

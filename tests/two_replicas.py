@@ -1,19 +1,17 @@
 """The one MirroredStrategy of the suite, over the two logical CPU devices."""
 
-import functools
-
 import tensorflow as tf
 
+from training import distribution
 
-@functools.cache
+
 def strategy():
-  """Returns the strategy.
+  """Returns the strategy that a run over two devices has, too.
 
-  Each new MirroredStrategy numbers its collective operations from the start,
-  and TensorFlow remembers a tensor shape for each number for the whole process.
-  So a second strategy would fail with "Shape mismatch in the collective".
+  A second strategy in one process would fail with "Shape mismatch in the
+  collective" (see `distribution`).
   """
-  return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+  return distribution.make_strategy("mirrored")
 
 
 def halves(batch):

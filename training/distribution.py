@@ -4,6 +4,7 @@
 tf.distribute.Strategy. A run builds its model in the strategy's scope.
 """
 
+import functools
 import json
 import os
 
@@ -76,10 +77,21 @@ def _strategy_without_tpu(name: str):
   if name == "auto":
     name = "mirrored" if len(devices) > 1 else "one_device"
   if name == "mirrored":
-    return tf.distribute.MirroredStrategy([device.name for device in devices])
+    return _mirrored_strategy(tuple(device.name for device in devices))
   if name == "one_device":
     return tf.distribute.OneDeviceStrategy(devices[0].name)
   return tf.distribute.get_strategy()
+
+
+@functools.cache
+def _mirrored_strategy(devices: tuple[str, ...]) -> tf.distribute.Strategy:
+  """Returns the one strategy of this process for these devices.
+
+  Each MirroredStrategy numbers its exchanges of gradients from 1, and
+  TensorFlow keeps the shape of each number for the life of the process. So a
+  second strategy, for a model of another shape, would fail in its first step.
+  """
+  return tf.distribute.MirroredStrategy(devices)
 
 
 def _multi_worker_strategy() -> tf.distribute.Strategy:
