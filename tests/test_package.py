@@ -167,6 +167,7 @@ def test_the_wheel_holds_every_module_inside_the_package(installed):
       *ROOT.glob("reproduction/*.csv"),
       *ROOT.glob("reproduction/*.json"),
       *ROOT.glob("*/*.html"),
+      *ROOT.glob("*/*/*.html"),
       *ROOT.glob("training/*.md"),
     ]
   }
