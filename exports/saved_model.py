@@ -50,9 +50,8 @@ def write(
     raise errors.InputError(
       f"{folder} exists; remove it, or export as another --version"
     )
-  parent, version = os.path.split(folder.rstrip("/"))
-  # A server that watches `parent` ignores names that are not numbers.
-  temporary = os.path.join(parent, f"tmp-{version}-{os.getpid()}")
+  # A server that watches the parent ignores names that are not numbers.
+  temporary = file_io.temporary_path(folder.rstrip("/"))
   try:
     _write(temporary, raw)
     if warmup_texts:

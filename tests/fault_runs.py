@@ -52,10 +52,11 @@ VARIANTS = {
 NAMES = dict(
   zip("wsromul", "write fsync rename open mkdir unlink flock".split())
 )
-# Files that a run can lack; some of them vary between runs.
+# Files that a run can lack; some of them vary between runs, as the fingerprint
+# of a SavedModel, which has a random id.
 BY_PRODUCTS = re.compile(
   r"(.*/)?(log\.txt|run\.lock|events\.out\..*|train_log\.jsonl|report\.html"
-  r"|final_model/README\.md)"
+  r"|final_model/README\.md|fingerprint\.pb)"
 )
 _TEMPORARY = re.compile(r"\.tmp-.*")
 _SECONDS = 900
@@ -252,7 +253,10 @@ class Worker:
     # The tensors of an index must be those of its data.
     for index in self.out.rglob("*.index"):
       prefix = index.with_suffix("")
-      if ".tmp-" in index.name or prefix.with_suffix(".commit").exists():
+      # A SavedModel's variables have the names of objects.
+      if prefix.name == "variables" or ".tmp-" in str(index):
+        continue
+      if prefix.with_suffix(".commit").exists():
         continue
       try:
         stored_weights.read(str(prefix))
