@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pretraining import data, masks, packings, points
+from pretraining import bulk_masks, data, masks, packings, points
 from text import input_sequences
 
 
@@ -76,12 +76,13 @@ def create_instances(
   if hasattr(packing, "arrange"):
     text = packing.arrange(text)
 
+  masker = bulk_masks.make_masker(text.corpus, vocabulary, options, rng)
+
   def all_passes() -> Iterator[packings.SegmentPair]:
     for _ in range(options.dupe_factor):
-      yield from packing.one_pass(text, rng)
+      yield from packing.one_pass(text, masker.rng)
       after_pass()
 
-  masker = masks.Masker(text.corpus, vocabulary, options, rng)
   masked = masker.mask_all(all_passes())
   # As in the original: instances of all passes are shuffled together. Shuffling
   # their indices draws the same random numbers as shuffling the instances.

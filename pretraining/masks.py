@@ -79,7 +79,11 @@ class Masked(NamedTuple):
 
 
 class Masker:
-  """Masks the units that options.masking names, or nothing."""
+  """Masks the units that options.masking names, or nothing.
+
+  Attributes:
+    rng: draws all random numbers, also those of the packing.
+  """
 
   def __init__(
     self,
@@ -90,7 +94,7 @@ class Masker:
   ):
     """Stores the arguments; `options` are instance_maker.RecordOptions."""
     self._corpus, self._vocabulary = corpus, vocabulary
-    self._options, self._rng = options, rng
+    self._options, self.rng = options, rng
     self._masking: Any = None
     if options.masking != "none":
       self._masking = points.MASKINGS.load(options.masking)
@@ -118,7 +122,7 @@ class Masker:
     budget = self._budget(len(flags), b_end > b_start)
     text = maskings.Text(flags, length_a, budget)
     masked, draw_kind = text.masked, self._draw_kind
-    for group in self._masking.groups(text, self._rng):
+    for group in self._masking.groups(text, self.rng):
       kinds = self._kinds(len(group), draw_kind) if self._kinds else None
       for number, index in enumerate(group):
         kind = kinds[number] if kinds else draw_kind()
@@ -130,7 +134,7 @@ class Masker:
         else:
           # As in the original: any token, including [PAD] and "##" pieces.
           ids = self._vocabulary.ids
-          masked[index] = ids[self._rng.randint(0, len(ids) - 1)]
+          masked[index] = ids[self.rng.randint(0, len(ids) - 1)]
       if len(masked) >= budget:
         break
     if len(masked) > budget:
@@ -143,9 +147,9 @@ class Masker:
   def _draw_kind(self) -> str:
     """Draws how a token is replaced: "mask", "keep" or "random"."""
     shares = self._options.mask_shares
-    if self._rng.random() < shares.mask:
+    if self.rng.random() < shares.mask:
       return "mask"
-    return "keep" if self._rng.random() < shares.keep else "random"
+    return "keep" if self.rng.random() < shares.keep else "random"
 
   def _budget(self, tokens: int, is_pair: bool) -> int:
     """Returns the maximum number of tokens to mask, of `tokens` in A + B.
@@ -169,15 +173,31 @@ class Masker:
       num_masked[row] = count = len(masked)
       tokens[row, :count] = indices = sorted(masked)
       replacements[row, :count] = [masked[index] for index in indices]
+    return self._to_masked(pairs, num_masked, tokens, replacements)
+
+  def _to_masked(
+    self,
+    pairs: np.ndarray,
+    num_masked: np.ndarray,
+    tokens: np.ndarray,
+    replacements: np.ndarray,
+  ) -> Masked:
+    """Returns the Masked of B pairs.
+
+    Args:
+      pairs, num_masked: see Masked.
+      tokens: int64 [B, P], the indices of masked tokens in A + B, ascending.
+      replacements: int64 [B, P], zeros after the last masked token.
+    """
     length_a = (pairs[:, 1] - pairs[:, 0])[:, None]
     # Positions also count [CLS] and the [SEP] between A and B.
     between = self._vocabulary.frame.between * (tokens >= length_a)
     positions = tokens + 1 + between
-    positions[np.arange(most) >= num_masked[:, None]] = 0
+    positions[np.arange(tokens.shape[1]) >= num_masked[:, None]] = 0
     # The dtypes are small, because all instances of a text are held in memory.
     return Masked(
       pairs,
-      num_masked,
+      num_masked.astype(np.uint16),
       positions.astype(np.uint16),
       replacements.astype(self._vocabulary.dtype),
     )

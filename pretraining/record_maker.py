@@ -28,7 +28,7 @@ import numpy as np
 from absl import logging
 
 from common import errors
-from pretraining import data, instance_maker, points
+from pretraining import bulk_tokens, data, instance_maker, points
 from records import tfrecord
 from variants import vocabularies, vocabulary_files
 
@@ -56,7 +56,7 @@ class RecordMaker:
       never_split=options.never_split,
     )
     self._vocabulary = data.Vocabulary(tokenizer.vocab, tokenizer.specials)
-    self._encode_lines = tokenizer.encode_lines
+    self._encode_lines = bulk_tokens.line_encoder(tokenizer)
     if not options.segmented_text:
       return
     if not files.is_list:

@@ -17,6 +17,7 @@ passes. No TensorFlow.
 """
 
 import bisect
+import functools
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -83,7 +84,7 @@ def truncated(
   surplus = length_a + length_b - max_tokens
   if surplus <= 0:
     return a, b
-  from_front = [rng.random() < 0.5 for _ in range(surplus)]
+  from_front: Any = coin_flips(rng, surplus)
   # The longer range loses tokens until both are equally long, then B, A, B, ...
   # For example, with lengths 6 and 2 and room for 5, A loses three tokens.
   uneven = min(abs(length_a - length_b), surplus)
@@ -96,7 +97,16 @@ def truncated(
   return _cut(a, cuts_a), _cut(b, cuts_b)
 
 
-def _cut(token_range: tuple[int, int], cuts: list[bool]) -> tuple[int, int]:
+@functools.singledispatch
+def coin_flips(rng: random.Random, count: int) -> Any:
+  """Returns whether each of `count` random() is below 0.5, as a sequence.
+
+  Subclasses of random.Random may register a faster form.
+  """
+  return [rng.random() < 0.5 for _ in range(count)]
+
+
+def _cut(token_range: tuple[int, int], cuts: Sequence[bool]) -> tuple[int, int]:
   """Removes one token per cut: the first if the cut is true, else the last."""
   front = sum(cuts)
   return token_range[0] + front, token_range[1] - (len(cuts) - front)
