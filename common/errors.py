@@ -2,8 +2,9 @@
 
 A library module raises `InputError` with one sentence: the bad input, what was
 expected and the remedy. `report_input_errors`, which wraps a script's `main`,
-prints the sentence and exits with code 1. Most other exceptions are bugs: their
-traceback is written to a file, and also shown if BERT_TRACEBACK is set.
+prints the sentence and exits with code 1 (other codes are below). Most other
+exceptions are bugs: their traceback is written to a file, and also shown if
+BERT_TRACEBACK is set.
 """
 
 import contextlib
@@ -20,8 +21,11 @@ from absl import logging
 
 from common import program
 
-INTERRUPTED = 130  # Exit code after Ctrl-C, as in a shell.
-
+# Exit codes besides 1; two of them are EX_TEMPFAIL and EX_UNAVAILABLE of
+# sysexits.h.
+INTERRUPTED = 130  # After Ctrl-C, as in a shell.
+STOPPED = 75  # After SIGTERM or SIGINT: a run is saved and can continue.
+UNAVAILABLE = 69  # Another process of the run ended; this one can start again.
 
 # Remedies for faults of the disk.
 _REMEDIES = {
@@ -218,7 +222,16 @@ def report(error: BaseException) -> int:
     message = f"{program.name()}: error: {program.hint(_sentence(error))}"
   print(message, file=sys.stderr)
   flush_output()
+  if _is_lost_process(error):
+    return UNAVAILABLE
   return INTERRUPTED if is_interrupt else 1
+
+
+def _is_lost_process(error: BaseException) -> bool:
+  """Whether another process of a run on several machines has ended."""
+  return (
+    type(error).__name__ == "UnavailableError" and "TF_CONFIG" in os.environ
+  )
 
 
 def _sentence(error: BaseException) -> str:
@@ -239,7 +252,7 @@ def _sentence(error: BaseException) -> str:
       f"not enough memory ({text or type_name}); lower the batch size or "
       "--max_seq_length, use a smaller model, or lift the limit (ulimit -v)"
     )
-  if type_name == "UnavailableError" and "TF_CONFIG" in os.environ:
+  if _is_lost_process(error):
     return (
       "another process of this run ended or cannot be reached: see its "
       "messages, then start all processes again with the same commands; "

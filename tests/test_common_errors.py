@@ -111,7 +111,7 @@ def test_a_lost_process_of_several_is_named(capsys, monkeypatch):
   assert "UnavailableError: Graph execution error" in report(error, capsys)[1]
   monkeypatch.setenv("TF_CONFIG", "{}")
   code, text = report(error, capsys)
-  assert code == 1 and text.count("\n") == 1
+  assert code == errors.UNAVAILABLE and text.count("\n") == 1
   assert text.startswith("run_thing.py: error: another process of this run ")
 
 

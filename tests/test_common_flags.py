@@ -11,8 +11,9 @@ from common import errors, flags, overwriting, run_settings
 
 TRAINING = (
   "stop_step=9 gradient_accumulation_steps=2 max_to_keep=1 "
-  "log_steps=1 max_bad_steps=1 profile_steps=1,2 learning_rate_schedule=cosine "
-  "optimizer=lamb adam_beta2=.9 adam_epsilon=.1 weight_decay_rate=.1 "
+  "log_steps=1 max_bad_steps=1 max_restarts=1 profile_steps=1,2 "
+  "learning_rate_schedule=cosine optimizer=lamb adam_beta2=.9 "
+  "adam_epsilon=.1 weight_decay_rate=.1 "
   "eval_steps=1 freeze_layers=3 layerwise_lr_decay=.9 recompute_activations "
   "freeze_encoder"
 )

@@ -14,6 +14,7 @@ import pytest
 
 import script_runner
 import stored_weights
+from common import errors
 from training import run_folder
 
 GOLDEN = pathlib.Path("tests/golden/pretraining_run")
@@ -214,7 +215,7 @@ def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch):
     )
     [survivor] = workers
     last_line = survivor.communicate(timeout=240)[1].strip().split("\n")[-1]
-    assert survivor.returncode == 1
+    assert survivor.returncode == errors.UNAVAILABLE
     assert "error: another process of this run ended" in last_line
     assert 0 < newest_step(killed) < 300
   np.testing.assert_equal(train(killed), train(whole))

@@ -11,7 +11,7 @@ from absl import logging
 
 from checkpoints import model_options
 from common import command, errors, file_io, flag_values, flags
-from training import repeated_runs
+from training import repeated_runs, restart_flags
 
 _DEFAULT_FOLDER = "bert_output"
 
@@ -204,6 +204,7 @@ def _define_step_flags() -> None:
     lower_bound=1,
     needs="do_train",
   )
+  restart_flags.define()
   flags.DEFINE_list(
     "profile_steps",
     [],

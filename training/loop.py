@@ -8,6 +8,7 @@ that was never stopped.
 
 import contextlib
 import dataclasses
+import functools
 import math
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,7 @@ import optimizers
 from checkpoints import weight_files
 from common import errors
 from training import (
+  background_saving,
   batch_parts,
   distribution,
   evaluation_loop,
@@ -29,9 +31,7 @@ from training import (
   training_step,
 )
 
-# The exit code after SIGTERM or SIGINT: the run is saved and can continue. In
-# sysexits.h it is called EX_TEMPFAIL.
-EXIT_INTERRUPTED = 75
+EXIT_INTERRUPTED = errors.STOPPED
 
 # The target duration of one call of the compiled loop. Between two calls, the
 # host shows progress and checks for signals.
@@ -134,6 +134,7 @@ class Trainer:
     self._variables = list(variables)
     self._extra: dict = {}
     self._evaluation: evaluation_loop.PeriodicEvaluation | None = None
+    self._saver = background_saving.BackgroundSaver()
     self._largest_norm = 0.0
     self.training_step = training_step.TrainingStep(
       strategy,
@@ -193,7 +194,7 @@ class Trainer:
       self.applied_updates.assign(self.global_step)
 
   def save(self) -> None:
-    """Writes a checkpoint of the current step.
+    """Begins to write a checkpoint of the current step; `train` waits for it.
 
     Unlike the original: the initial weights are not saved as model.ckpt-0, and
     a checkpoint is valid only once its .commit file exists.
@@ -203,13 +204,14 @@ class Trainer:
     if not distribution.is_chief(self._strategy):
       return
     evaluation = self._evaluation
-    run_folder.save(
+    write = functools.partial(
+      run_folder.save,
       self._options.output_dir,
       step,
-      self.state(),
       extra={"evaluation": evaluation.state()} if evaluation else {},
       max_to_keep=self._options.max_to_keep,
     )
+    self._saver.save(write, self.state())
 
   def train(self, make_batches, evaluation=None) -> None:
     """Trains until num_train_steps; saves, logs and handles signals.
@@ -252,7 +254,7 @@ class Trainer:
       first_step=first_step,
       writes_files=distribution.is_chief(self._strategy),
     )
-    with catch_signals() as stop, contextlib.closing(log):
+    with catch_signals() as stop, contextlib.closing(log), self._saver:
       self._train_blocks(iterator, log, stop)
       is_stopped, _ = self._agreed(stop)
     if is_stopped:
@@ -293,6 +295,7 @@ class Trainer:
       if step % self._options.save_checkpoints_steps == 0:
         self.save()
         saved_step = step
+      self._saver.check()
       self._end_if_bad(log, is_saved=saved_step == step)
       is_stopped, seconds_per_step = self._agreed(stop, log.seconds_per_step)
     log.flush()
@@ -312,6 +315,7 @@ class Trainer:
     norm = self._weights_norm()
     if norm <= self._largest_norm:
       return
+    self._saver.wait()
     last = run_folder.newest_checkpoint(self._options.output_dir)
     raise errors.InputError(
       f"the weights of step {step} are ruined (their norm is {norm:.3g}) and "
