@@ -68,6 +68,35 @@ class RawText(tf.Module):
     # Unused positions are 0.
     return {**inputs, "masked_lm_positions": positions.to_tensor()}
 
+  def _with_all_masks(self, inputs: dict, text: tf.Tensor) -> dict:
+    """Returns the inputs, after the graph has checked the masks of each text.
+
+    Without the check, a text without masks would have no fillings.
+    """
+    mask = self.model.tokenizer.specials.mask
+    written = tf.strings.split(text, mask).row_lengths() - 1  # [B]
+    positions = inputs["masked_lm_positions"]
+    read = tf.math.count_nonzero(positions, 1)
+    limit = self.model.settings.max_seq_length
+    checks = [
+      tf.debugging.Assert(tf.reduce_all(is_right), [sentence])
+      for is_right, sentence in (
+        (written > 0, f"a text has no {mask}; write one"),
+        (
+          read >= written,
+          f"a text has a {mask} beyond the {limit} tokens that the model "
+          "reads; shorten the text before it",
+        ),
+      )
+    ]
+    with tf.control_dependencies(checks):
+      return {name: tf.identity(values) for name, values in inputs.items()}
+
+  @property
+  def filler(self) -> str:
+    """A text that the graph answers, for `of_any_batch`."""
+    return self.model.tokenizer.specials.mask if self._mask_id else ""
+
   def from_text(self, *texts: tf.Tensor) -> dict:
     """Returns the model's outputs for one or two tensors of strings [B].
 
@@ -75,10 +104,14 @@ class RawText(tf.Module):
     offsets in the last text, in characters; both are 0 for [CLS], [SEP],
     padding and a question. Tagging also adds `words`, the number of each
     piece's word, counted over all texts, or -1 without a word. Fillings are ""
-    at positions without a mask. A sparse vector becomes `words` and `weights`
-    [B, K], by descending weight; shorter rows have "" and 0 at the end.
+    at positions without a mask; a text without a mask, or with a mask that
+    truncation removes, ends in an InvalidArgumentError. A sparse vector becomes
+    `words` and `weights` [B, K], by descending weight; shorter rows have "" and
+    0 at the end.
     """
     inputs = self.make_inputs(*texts)
+    if self._mask_id:
+      inputs = self._with_all_masks(inputs, *texts)
     outputs = self.model.named(self.model.from_ids(**inputs))
     if self._mask_id:
       # Position 0 is never a mask, because [CLS] is there.
@@ -177,11 +210,13 @@ def pair_inputs(
   }
 
 
-def of_any_batch(function: Callable[..., dict]) -> Callable[..., dict]:
+def of_any_batch(
+  function: Callable[..., dict], filler: str = ""
+) -> Callable[..., dict]:
   """Returns a function that also takes tensors without rows.
 
-  The network's reshapes need a row: an empty batch gets one, whose outputs are
-  removed.
+  The network's reshapes need a row: an empty batch gets one, `filler` or the
+  number 0, whose outputs are removed.
   """
 
   def compute(**inputs: tf.Tensor) -> dict:
@@ -193,17 +228,20 @@ def of_any_batch(function: Callable[..., dict]) -> Callable[..., dict]:
       )
     ]
     with tf.control_dependencies(checks):
-      filled = {name: _with_a_row(values) for name, values in inputs.items()}
+      filled = {
+        name: _with_a_row(values, filler) for name, values in inputs.items()
+      }
     outputs = function(**filled)
     return {name: values[: counts[0]] for name, values in outputs.items()}
 
   return compute
 
 
-def _with_a_row(values: tf.Tensor) -> tf.Tensor:
-  """Returns [B, ...], or a row of one "" or 0 if B is 0."""
-  filler = tf.zeros([1] * len(values.shape), values.dtype)
-  return tf.cond(tf.shape(values)[0] > 0, lambda: values, lambda: filler)
+def _with_a_row(values: tf.Tensor, filler: str) -> tf.Tensor:
+  """Returns [B, ...], or a row of one `filler` or 0 if B is 0."""
+  value = filler if values.dtype == tf.string else 0
+  row = tf.cast(tf.fill([1] * len(values.shape), value), values.dtype)
+  return tf.cond(tf.shape(values)[0] > 0, lambda: values, lambda: row)
 
 
 def checked(model: models.ServedModel, **inputs: tf.Tensor) -> dict:

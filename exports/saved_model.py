@@ -112,7 +112,7 @@ def _signatures(raw: raw_text.RawText) -> dict[str, Callable]:
   def ids(**inputs: tf.Tensor) -> dict:
     return model.named(model.from_ids(**raw_text.checked(model, **inputs)))
 
-  texts = raw_text.of_any_batch(text)
+  texts = raw_text.of_any_batch(text, raw.filler)
   return {
     "serving_default": models.compiled(texts, models.TEXTS, model.text_inputs),
     "ids": models.compiled(
