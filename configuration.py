@@ -271,7 +271,7 @@ _OTHER_NETWORKS = {
   "is_decoder": False,
   "add_cross_attention": False,
 }
-_ROBERTA_TYPES = ("camembert", "roberta", "xlm-roberta")
+ROBERTA_TYPES = ("camembert", "roberta", "xlm-roberta")
 # {model_type: _ModelFormat}; a model_type is also the name of a variant.
 _FORMATS = {
   "bert": _ModelFormat(defaults=_BERT, others=("layer_norm_eps",)),
@@ -454,7 +454,7 @@ def from_huggingface(values: dict) -> dict:
   if rows_before := _rows_before(config):
     rows = json_files.field(config, "max_position_embeddings", int, _SOURCE)
     config["max_position_embeddings"] = rows - rows_before
-  if variant not in _ROBERTA_TYPES and config.get("layer_norm_eps") == _EPSILON:
+  if variant not in ROBERTA_TYPES and config.get("layer_norm_eps") == _EPSILON:
     del config["layer_norm_eps"]
   # BERT's file has no `variant`, like the original's.
   if variant != "bert":
@@ -543,7 +543,7 @@ def masked_lm_act(config: BertConfig) -> str | Callable:
   generator, whatever the encoder's activation is.
   """
   values = config.to_dict()
-  if values.get("variant") in _ROBERTA_TYPES:
+  if values.get("variant") in ROBERTA_TYPES:
     return "gelu_erf"
   return values.get("masked_lm_act", config.hidden_act)
 

@@ -169,6 +169,7 @@ class Specials(NamedTuple):
 
   Attributes:
     cls, sep, mask: tokens.
+    mask_strips: whether the mask includes white space before and after it.
     between: the number of `sep` tokens between two texts.
     segment_b: the segment of the second text and its `sep`.
     odd_to_longer: whether, if both texts are truncated to an odd number of
@@ -182,6 +183,7 @@ class Specials(NamedTuple):
   between: int = 1
   segment_b: int = 1
   odd_to_longer: bool = False
+  mask_strips: tuple[bool, bool] = (True, False)
 
 
 BERTS = Specials()
@@ -336,7 +338,7 @@ class FullTokenizer:
   @property
   def frame(self) -> input_sequences.Frame:
     """The ids of `specials`; raises UnknownTokenError if one is missing."""
-    cls, sep, _, between, segment_b, odd_to_longer = self.specials
+    cls, sep, _, between, segment_b, odd_to_longer, _ = self.specials
     cls_id, sep_id = self.convert_tokens_to_ids([cls, sep])
     return input_sequences.Frame(
       cls_id, sep_id, between, segment_b, odd_to_longer

@@ -288,7 +288,27 @@ class ModelFiles:
       never_split=settings.get("never_split", ()),
     )
     self.config.check_vocabulary(len(tokenizer.vocab), settings.vocab_file)
+    self._check_padding(tokenizer)
     return tokenizer
+
+  def _check_padding(self, tokenizer: tokenization.FullTokenizer) -> None:
+    """Raises InputError if RoBERTa's padding is a token that texts have.
+
+    RoBERTa gives such a token no position, and each token has one here.
+    """
+    if self.values.get("variant") not in configuration.ROBERTA_TYPES:
+      return
+    number = json_files.field(
+      self.values, "pad_token_id", int, self.config_file, -1
+    )
+    token = tokenizer.inv_vocab.get(number, "")
+    in_texts = (tokenizer.unk_token, *tokenizer.specials[:3])
+    if token in in_texts or token and tokenizer.tokenize(token) == [token]:
+      raise errors.InputError(
+        f"{tokenizer.vocab_file}: the id {number} is {token!r}, but it is "
+        f"pad_token_id in {self.config_file}, and models of this kind give "
+        "padding no position; use the vocabulary whose padding has this id"
+      )
 
   @property
   def _raw_values(self) -> dict[str, Any]:

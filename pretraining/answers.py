@@ -14,11 +14,17 @@ def encode(
   the texts between the masks are tokenized separately.
   """
   frame, mask_id = tokenizer.frame, tokenizer.mask_id
-  *parts, last = text.split(tokenizer.specials.mask)
+  specials = tokenizer.specials
+  parts = text.split(specials.mask)
+  before, after = specials.mask_strips
+  if before:
+    parts[:-1] = map(str.rstrip, parts[:-1])
+  if after:
+    parts[1:] = map(str.lstrip, parts[1:])
+  *parts, last = parts
   ids, positions = [frame.cls_id], []
   for part in parts:
-    # The mask token includes the space before it.
-    ids += tokenizer.encode(part.rstrip())
+    ids += tokenizer.encode(part)
     positions.append(len(ids))
     ids.append(mask_id)
   return [*ids, *tokenizer.encode(last), frame.sep_id], positions

@@ -174,7 +174,7 @@ class Vocabulary:
     specials: tokenization.Specials = tokenization.BERTS,
   ):
     """Raises InputError if a special token is missing."""
-    tokens, layout = specials[:3], specials[3:]
+    tokens, layout = specials[:3], specials[3:6]
     missing = [token for token in tokens if token not in vocab]
     if missing:
       raise errors.InputError(

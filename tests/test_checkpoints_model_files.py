@@ -2,6 +2,7 @@
 
 import collections
 import json
+import pathlib
 import types
 
 import pytest
@@ -181,6 +182,10 @@ def test_taggers_of_transformers_have_no_pooler(folder, engine, tmp_path):
   config = modeling.BertConfig.from_json_file(folder / "config.json")
   words = [f"w{n}" for n in range(config.vocab_size - len(tiny_model.SPECIAL))]
   vocab_file = tiny_model.write_vocabulary(tmp_path, words)
+  if folder.name.startswith(("Roberta", "Camembert")):
+    # The id of padding is 1 there.
+    path = pathlib.Path(vocab_file)
+    path.write_text(path.read_text().replace("[PAD]\n[UNK]", "[UNK]\n[PAD]"))
   bert = text_models.load(
     str(folder),
     vocab_file=vocab_file,

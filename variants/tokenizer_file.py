@@ -75,8 +75,11 @@ class FileTokenizer(tokenization.FullTokenizer):
     self.vocab_file, self.vocab = vocab_file, dict(ordered)
     self.inv_vocab = {index: piece for piece, index in ordered}
     self.unk_token = _first_of(_UNKNOWN, vocab)
+    mask = _first_of(_MASKS, vocab)
     self.specials = _specials(vocab_file, self._tokenizer)._replace(
-      mask=_first_of(_MASKS, vocab), odd_to_longer=files.like_transformers
+      mask=mask,
+      mask_strips=_strips(files.merged_tokenizer, mask),
+      odd_to_longer=files.like_transformers,
     )
 
   def __reduce__(self) -> tuple:
@@ -270,6 +273,14 @@ def _open(vocab_file: str, values: dict[str, Any]) -> "tokenizers.Tokenizer":
   # Treat "<s>" in a text as three characters, not as one special token.
   tokenizer.encode_special_tokens = True
   return tokenizer
+
+
+def _strips(values: dict[str, Any], token: str) -> tuple[bool, bool]:
+  """Returns whether a token includes the white space before and after it."""
+  for entry in values.get("added_tokens") or ():
+    if entry["content"] == token:
+      return bool(entry.get("lstrip")), bool(entry.get("rstrip"))
+  return tokenization.BERTS.mask_strips
 
 
 def _specials(

@@ -242,15 +242,17 @@ class VocabularyFiles:
     """Whether text becomes ids as in transformers where the original differs.
 
     See FullTokenizer. A folder is another program's if it has a tokenizer.json
-    but no bert_config.json, which the original and this project write. A model
-    that this project trained from such a folder says so.
+    or config.json but no bert_config.json, which the original and this project
+    write. A model that this project trained from such a folder says so.
     """
     stored = self._setting(LIKE_TRANSFORMERS, bool)
     if stored is not None:
       return stored
     names = self._folder.names
-    is_theirs = bool(self._format) or self._tokenizer in names
-    return is_theirs and "bert_config.json" not in names
+    if "bert_config.json" in names:
+      return False
+    files = (self._tokenizer, "config.json")
+    return bool(self._format) or any(name in names for name in files)
 
   @property
   def text_rules(self) -> dict[str, bool]:
