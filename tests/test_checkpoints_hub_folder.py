@@ -8,10 +8,12 @@ import pytest
 import tensorflow as tf
 
 import heads
+import script_runner
 import stored_weights
 import tiny_model
 from checkpoints import converter, model_garden, weight_files
 from common import errors
+from serving import text_models
 from variants import registry
 
 CONFIG = tiny_model.tiny(
@@ -69,6 +71,100 @@ def test_the_folder_gives_all_that_a_model_needs(tmp_path, act, to):
   assert (out / "vocab.txt").read_bytes() == vocabulary
   config = json.loads((out / "tokenizer_config.json").read_text())
   assert config["do_lower_case"] is lowers
+
+
+# Every script with --model_dir answers or trains as from a converted folder.
+
+RECORD = '{"words": ["w1", "w2"], "labels": ["O", "B-A"]}\n'
+QUESTION = {
+  "id": "q",
+  "question": "w1",
+  "answers": [{"text": "w3", "answer_start": 3}],
+}
+SQUAD = {"data": [{"paragraphs": [{"context": "w2 w3", "qas": [QUESTION]}]}]}
+TEXTS = "w1 w2.\nw3 w4.\n\nw5 w6\nw7\n"
+TRAINING = {
+  "do_train": True,
+  "train_batch_size": 1,
+  "num_train_epochs": 1,
+  "max_seq_length": 12,
+}
+# {script: (content of its file, its flag, other flags)}
+SCRIPTS = {
+  "create_pretraining_data.py": (TEXTS, "input_file", {"dupe_factor": 1}),
+  "extract_features.py": (TEXTS, "input_file", {"layers": "-1,-2"}),
+  "fill_mask.py": ("w1 [MASK]\n[MASK] w2 W3\n", "input_file", {}),
+  "export_saved_model.py": (
+    "w1 w2\n",
+    "calibration_file",
+    {"head": "embedding", "pooling": "cls", "format": "onnx"},
+  ),
+  "run_classifier.py": ("text,label\nw1,a\nw2 W3,b\n", "train_file", TRAINING),
+  "run_ner.py": (RECORD, "train_file", TRAINING),
+  "run_squad.py": (
+    json.dumps(SQUAD),
+    "train_file",
+    {**TRAINING, "max_query_length": 3},
+  ),
+}
+ENDINGS = {"run_classifier.py": "csv", "run_ner.py": "jsonl"}
+FAST = ("create_pretraining_data.py", "extract_features.py", "fill_mask.py")
+
+
+def outputs_of(script, folder, model_dir):
+  """Runs a script; returns what it prints or writes, which is comparable."""
+  content, flag, flags = SCRIPTS[script]
+  folder.mkdir()
+  file = folder / f"data.{ENDINGS.get(script, 'txt')}"
+  file.write_text(content)
+  out = folder / "out"
+  kind = "output_dir" if script.startswith("run_") else "output_file"
+  if script == "export_saved_model.py":
+    kind = "export_dir"
+  outputs = {} if script == "fill_mask.py" else {kind: out}
+  done = script_runner.succeed(
+    script, model_dir=model_dir, **{flag: file}, **flags, **outputs
+  )
+  if script == "fill_mask.py":
+    return done.out
+  if script == "export_saved_model.py":
+    return text_models.load(str(out)).embed(["w1 W2"]).tolist()
+  if script.startswith("run_"):
+    weights = stored_weights.read(str(out / "final_model"))
+    return {name: value.tolist() for name, value in weights.items()}
+  return out.read_bytes()
+
+
+@pytest.mark.parametrize(
+  "script",
+  [
+    pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
+    for name in SCRIPTS
+  ],
+)
+def test_a_script_computes_the_same_from_a_converted_folder(tmp_path, script):
+  hub = write_hub(tmp_path / "hub")
+  converter.convert(
+    converter.open_source(str(hub)), f"{tmp_path}/converted", "tf1"
+  )
+  if script == "export_saved_model.py":
+    pytest.importorskip("onnxruntime")
+  first, second = (
+    outputs_of(script, tmp_path / f"of_{name}", tmp_path / name)
+    for name in ("hub", "converted")
+  )
+  assert first and first == second
+
+
+def test_python_and_the_server_load_the_folder(tmp_path):
+  hub = write_hub(tmp_path / "hub")
+  bert = text_models.load(str(hub))
+  assert bert.embed("w1 W2", pooling="mean").shape == (CONFIG.hidden_size,)
+  filled = bert.fill_mask("w1 [MASK]")
+  (served,) = bert.servable("masked_lm").answerer()([("w1 [MASK]",)])
+  assert served == filled
+  with pytest.raises(errors.InputError, match="no head to classify|trained to"):
+    bert.classify("w1")
 
 
 def refuse(folder, *facts):
