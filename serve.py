@@ -117,7 +117,10 @@ for options in forms.options().values():
 # TensorFlow is imported for weights and SavedModels, not for ONNX and LiteRT.
 command.parse_flags(__name__, imports_tensorflow=False)
 
+import contextlib
 import os
+import re
+from collections.abc import Iterator
 
 from absl import logging
 
@@ -180,9 +183,25 @@ def load(settings: run_settings.Settings) -> list:
     for folder in folders(settings.saved_model_dir)
   ]
   for folder in folders(settings.model_dir):
-    model = text_models.load(folder, batch_size=size, num_threads=threads)
-    models.append(model.servable(settings.head))
+    with _flags_of_exports(settings):
+      model = text_models.load(folder, batch_size=size, num_threads=threads)
+      models.append(model.servable(settings.head))
   return models
+
+
+@contextlib.contextmanager
+def _flags_of_exports(settings: run_settings.Settings) -> Iterator[None]:
+  """Adds to an InputError that only exports have the flags that it advises."""
+  try:
+    yield
+  except errors.InputError as error:
+    advised = re.findall(r"\bpass --(\w+)", str(error))
+    if lacking := sorted({f"--{n}" for n in advised if n not in settings}):
+      raise errors.InputError(
+        f"{error}; serve.py has no {' or '.join(lacking)}: pass it to "
+        "export_saved_model.py, and serve the export"
+      ) from error
+    raise
 
 
 def main(_) -> None:

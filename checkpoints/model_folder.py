@@ -28,7 +28,7 @@ INPUT_KEYS = ("input_settings", "classifier_input")
 
 def refuse_missing_config(folder: str, names: Collection[str]) -> NoReturn:
   """Raises InputError: a folder with these names has no configuration."""
-  advice = "the folder of a model, or --bert_config_file and --init_checkpoint"
+  advice = "the folder of a model, or name its files with other flags"
   if "adapter_config.json" in names:
     advice = (
       "the base model of this PEFT adapter, merged with the adapter "

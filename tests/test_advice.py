@@ -1,4 +1,7 @@
-"""Tries what messages advise: the advised flag works in the same command."""
+"""Tries what messages advise: the advised flag works in the same command.
+
+tests/test_advice_messages.py lists all messages that advise another flag.
+"""
 
 import json
 import shlex
@@ -130,6 +133,149 @@ ADVICE = [
   ),
   (SCORE, "a.json", NO_ANSWERS, "--version_2_with_negative"),
 ]
+MODEL = script_runner.ROOT / "tests" / "golden" / "pretraining_run" / "model"
+CONVERT = (
+  "convert_checkpoint.py --input={folder}/bert_model.ckpt --to=tf1 "
+  "--output={folder}/out"
+)
+WEIGHTS = f" --model_dir={MODEL}"
+RECORDS = (
+  "create_pretraining_data.py --input_file={file} --vocab_file={folder}/v.txt "
+  "--output_file={folder}/out.tfrecord --max_seq_length=16 --dupe_factor=1"
+)
+ANSWERED = {
+  "context": "the sea",
+  "qas": [
+    {
+      "id": "1",
+      "question": "?",
+      "answers": [{"text": "sea", "answer_start": 4}],
+    }
+  ],
+}
+SOFT = f"{CLASSIFY} --losses=soft_labels"
+SHARES = "text,good,bad\nthe sea,0.9,0.1\nthe town,0.2,0.8\n"
+SCORES = SHARES.replace("0.9,0.1", "2,-1").replace("0.2,0.8", "-3,1")
+PASSAGES = "text,text_b,label\nsea,town,1\nsea,tide,1\n"
+# The same for commands that do not train, and those whose training is slow.
+OTHER_SCRIPTS = [
+  (
+    "create_vocabulary.py --input_file={file} --output_file={folder}/out.txt "
+    "--vocab_size=12 --min_frequency=3",
+    "a.txt",
+    "sea sea\n",
+    "a smaller --min_frequency",
+    "--min_frequency=1",
+  ),
+  (
+    "create_vocabulary.py --input_file={file} --output_file={folder}/out.txt "
+    "--vocab_size=8",
+    "a.txt",
+    "sea town\n",
+    "a smaller --max_characters",
+    "--max_characters=1",
+  ),
+  ("fill_mask.py" + WEIGHTS, "a.txt", "", "--text", "--text=a[MASK]"),
+  (
+    "extract_features.py --input_file={file} --layers=-1" + WEIGHTS,
+    "a.txt",
+    "sea\n",
+    "--output_file",
+    "--output_file={folder}/out.jsonl",
+  ),
+  (
+    CONVERT,
+    "a.txt",
+    "",
+    "--bert_config_file",
+    f"--bert_config_file={MODEL}/bert_config.json",
+  ),
+  (
+    f"{CONVERT} --bert_config_file={MODEL}/bert_config.json",
+    "a.txt",
+    "",
+    "--vocab_file",
+    f"--vocab_file={MODEL}/vocab.txt",
+  ),
+  ("download.py", "a.txt", "", "--list"),
+  ("reproduce.py", "a.txt", "", "--list"),
+  (
+    RECORDS,
+    "a.txt",
+    "sea\n\ntown\n\ntide\n",
+    "a --packing without pairs",
+    "--packing=full_sentences",
+  ),
+  (
+    RECORDS,
+    "a.txt",
+    f"{'sea ' * 40}\n\n{'town ' * 40}\n",
+    "a --packing without pairs",
+    "--packing=full_sentences",
+  ),
+  (
+    f"{RECORDS} --masking=phrases",
+    "a.txt",
+    "the sea\nthe town\n\nthe tide\nso fine\n",
+    "--phrases_file",
+    "--phrases_file={folder}/phrases.txt",
+  ),
+  (
+    SCORE + " --version_2_with_negative",
+    "a.json",
+    json.dumps({"data": [{"paragraphs": [ANSWERED]}]}),
+    "--version_2_with_negative=false",
+  ),
+]
+TRAININGS = [
+  (
+    f"{CLASSIFY} --task_kind=retrieval --text_b_column=label",
+    "a.csv",
+    GOOD,
+    "--negative_column",
+    "--negative_column=text",
+  ),
+  (
+    f"{CLASSIFY} --task_kind=ranking --text_b_column=text_b "
+    "--ranking_loss=pairwise",
+    "a.csv",
+    PASSAGES,
+    "--ranking_loss=pointwise",
+  ),
+  (
+    f"{CLASSIFY} --task_kind=ranking",
+    "a.csv",
+    PASSAGES,
+    "--text_b_column",
+    "--text_b_column=text_b",
+  ),
+  (
+    SOFT,
+    "a.csv",
+    SHARES,
+    "--soft_label_columns",
+    "--soft_label_columns=good,bad",
+  ),
+  (
+    f"{SOFT} --soft_label_columns=good,bad",
+    "a.csv",
+    SCORES,
+    "--soft_labels_are_logits",
+  ),
+  (
+    CLASSIFY,
+    "a.csv",
+    "text,label\nthe sea,1\nthe town,2\nso fine,3\n",
+    "--task_kind=regression",
+  ),
+  (
+    f"{CLASSIFY} --do_eval --eval_file={{file}}",
+    "a.csv",
+    GOOD + "so,good\nfine,bad\n",
+    "--eval_fraction=0.1",
+    "--eval_file= --eval_fraction=0.5",
+  ),
+]
 WORDS = ["the", "sea", "town", "so", "fine", "tide"]
 
 
@@ -151,24 +297,35 @@ def run(command, tmp_path, name, model):
   shutil.rmtree(tmp_path / "out", ignore_errors=True)
   command = command.format(file=tmp_path / name, folder=tmp_path)
   script, *flags = shlex.split(command)
-  if script != "run_squad.py":
+  if script in ("run_classifier.py", "run_ner.py"):
     flags += [f"--output_dir={tmp_path}/out", *shlex.split(model)]
   return script_runner.run(script, *flags)
 
 
 @pytest.mark.parametrize(
-  "case", ADVICE, ids=lambda case: f"{case[0].split('.')[0]} {case[3]}"
+  "case",
+  [
+    *ADVICE,
+    *OTHER_SCRIPTS,
+    *(pytest.param(case, marks=pytest.mark.slow) for case in TRAININGS),
+  ],
+  ids=lambda case: f"{case[0].split('.')[0]} {case[3]}",
 )
 def test_the_advised_flag_works_in_the_same_command(tmp_path, model, case):
   command, name, content, advice, *flags = case
   encoding = "cp1252" if "cp1252" in advice else "utf-8"
   (tmp_path / name).write_bytes(content.encode(encoding))
   (tmp_path / "predictions.json").write_text('{"1": "sea"}')
+  (tmp_path / "phrases.txt").write_text("the sea\n")
+  tiny_model.write_vocabulary(tmp_path, WORDS, "v.txt")
+  for ending in (".index", ".data-00000-of-00001"):
+    shutil.copy(MODEL / f"bert_model.ckpt{ending}", tmp_path)
   before = run(command, tmp_path, name, model)
-  # The advice is in an error, or in a warning.
-  assert advice in before.err, before.err
+  # The advice is in an error, in a warning or in a note.
+  said = before.out + before.err
+  assert advice in said, said
   (flag,) = flags or [advice.replace(", such as ", "=")]
   after = run(f"{command} {flag}", tmp_path, name, model)
   assert after.code == 0, after.err
   if before.code == 0:
-    assert advice not in after.err
+    assert advice not in after.out + after.err
