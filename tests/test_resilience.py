@@ -287,24 +287,32 @@ def test_a_stopped_worker_continues(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_two_trainings_in_one_folder(tmp_path):
   """The second waits, and is refused; the first ends as if it were alone."""
-  flags = {"num_train_steps": 400, "save_checkpoints_steps": 50}
-  script_runner.succeed(
-    "run_pretraining.py", **training_flags(tmp_path / "alone", **flags)
-  )
+  flags = {"num_train_steps": 100_000, "save_checkpoints_steps": 50}
   folder = tmp_path / "shared"
   first = script_runner.start(
-    "run_pretraining.py",
-    **training_flags(folder, **{**flags, "num_train_steps": 100_000}),
+    "run_pretraining.py", **training_flags(folder, **flags)
   )
   try:
     deadline = time.monotonic() + SECONDS_TO_FIRST_CHECKPOINT
     while not newest_step(folder) and time.monotonic() < deadline:
       time.sleep(0.05)
+    # It would start with other weights and save at other steps.
+    others = {"learning_rate": 5e-3, "save_checkpoints_steps": 7}
     refused = script_runner.run(
-      "run_pretraining.py", code=1, **training_flags(folder, **flags)
+      "run_pretraining.py",
+      code=1,
+      **training_flags(folder, **{**flags, **others}),
     )
     assert f"is in use by process {first.pid} on " in refused.last_line
   finally:
     first.send_signal(signal.SIGTERM)
     first.communicate(timeout=SECONDS_TO_FIRST_CHECKPOINT)
   assert first.returncode == 75
+  step = newest_step(folder)
+  alone = tmp_path / "alone"
+  script_runner.succeed(
+    "run_pretraining.py", **training_flags(alone, **flags, stop_step=step)
+  )
+  expected = weights_at(alone, step)
+  for name, value in weights_at(folder, step).items():
+    np.testing.assert_array_equal(value, expected[name], err_msg=name)
