@@ -66,6 +66,18 @@ flags.DEFINE_enum(
 flags.define_options(
   export_options.for_script("pooling_layer", needs="pooling")
 )
+flags.define_options(
+  export_options.for_script(
+    "prompt prompt_name", needs="pooling|sparse|similarity|search"
+  )
+)
+flags.DEFINE_string(
+  "query_prompt",
+  None,
+  "Text to put before each text of --search, instead of --prompt. By default "
+  "the folder's prompt 'query', if neither prompt is given.",
+  needs="search",
+)
 flags.DEFINE_bool(
   "sparse",
   False,
@@ -222,8 +234,25 @@ def complete_settings(
   settings = files.complete(settings, ["max_seq_length"], head=head)
   if settings.search:
     settings = settings.filled({"output_format": "npz"})
+    settings = with_prompts_of_search(settings, files)
   run_settings.refuse_ignored(settings)
   return settings
+
+
+def with_prompts_of_search(
+  settings: run_settings.Settings, files: model_files.ModelFiles
+) -> run_settings.Settings:
+  """Returns settings with the prompts of the lines and of the queries.
+
+  Raises InputError: see sentence_prompts.Prompts.chosen.
+  """
+  name = settings.prompt_name
+  given = settings.prompt if "prompt" in settings.given else None
+  line_prompt = files.prompts.chosen(given, name, "document")
+  query_prompt = files.prompts.chosen(given, name, "query")
+  return settings.replace(prompt=line_prompt).filled(
+    {"query_prompt": query_prompt}
+  )
 
 
 def write_features(
@@ -259,12 +288,23 @@ def write_features(
         bar.advance(1, 1)
 
 
-def search(settings: run_settings.Settings, encode, computer) -> None:
-  """Prints the nearest lines of --input_file for each line of --search."""
+def search(
+  settings: run_settings.Settings, encode, encode_query, computer
+) -> None:
+  """Prints the nearest lines of --input_file for each line of --search.
+
+  Raises InputError: the files are equal, and --query_prompt is given.
+  """
   lines = vector_search.read_texts(settings.input_file)
   queries = vector_search.read_texts(settings.search)
+  if queries == lines and "query_prompt" in settings.given:
+    raise errors.InputError(
+      f"--query_prompt={settings.query_prompt!r:.60}: --search and "
+      "--input_file have the same lines, which are compared with themselves; "
+      "pass --prompt instead, which all lines get"
+    )
 
-  def vectors_of(texts: list) -> list:
+  def vectors_of(texts: list, encode=encode) -> list:
     examples = [encode(n, text)[0] for n, text in enumerate(texts, 1)]
     return [
       vector
@@ -280,7 +320,7 @@ def search(settings: run_settings.Settings, encode, computer) -> None:
     vectors,
     lines,
     settings.top_k,
-    None if queries == lines else np.array(vectors_of(queries)),
+    None if queries == lines else np.array(vectors_of(queries, encode_query)),
   )
   for number, (query, rows) in enumerate(zip(queries, results)):
     values = {"linex_index": number, "query": query, "results": rows}
@@ -342,8 +382,15 @@ def main(_) -> None:
   model, head = text_vectors.load_model(settings, config, strategy)
   if computes:
     cut = cut_texts.CutTexts(settings.max_seq_length)
-    encode = text_batches.make_line_encoder(
-      tokenizer, settings.max_seq_length, as_pair=settings.similarity, cut=cut
+    encode, encode_query = (
+      text_batches.make_line_encoder(
+        tokenizer,
+        settings.max_seq_length,
+        as_pair=settings.similarity,
+        cut=cut,
+        prompt=prompt or "",
+      )
+      for prompt in (settings.prompt, settings.query_prompt)
     )
     computer = text_vectors.VectorComputer(
       text_vectors.make_compute(model, settings, layers, head),
@@ -360,7 +407,7 @@ def main(_) -> None:
       if not settings.vectors_file:
         write_features(settings, tokenizer, encode, computer, layers)
       if settings.search:
-        search(settings, encode, computer)
+        search(settings, encode, encode_query, computer)
     cut.log(settings.input_file)
   if settings.attention_html:
     write_attention(settings, model, tokenizer)

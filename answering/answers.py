@@ -9,6 +9,7 @@ Letters: B sequences, T tokens, L labels, P masks, K fillings.
 
 import itertools
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import numpy as np
 import configuration
 import tokenization
 from answering import export_options
-from checkpoints import sentence_pooling
+from checkpoints import sentence_pooling, sentence_prompts
 from classification import answers as classification_answers
 from classification import sequences
 from common import errors, json_files, run_settings
@@ -36,6 +37,7 @@ Network = Callable[..., dict[str, np.ndarray]]
 
 # A server logs the texts that it cuts at most this often.
 _SECONDS_BETWEEN_LINES = 60.0
+_NO_PROMPTS = sentence_prompts.Prompts()
 # The score of a missing answer is finite because JSON has no infinity.
 _NO_ANSWER = -1e9
 # The settings for `make` that an export stores in network_file.SETTINGS.
@@ -43,7 +45,7 @@ STORED = (
   "head do_lower_case max_seq_length output_activation doc_stride max_windows "
   "max_query_length max_answer_length n_best_size version_2_with_negative "
   "null_score_diff_threshold tag_words never_split pooling pooling_layer "
-  "normalize top_k quantize text_pairs sparse_pooling sparse_activation"
+  "normalize prompt top_k quantize text_pairs sparse_pooling sparse_activation"
 )
 
 
@@ -77,6 +79,7 @@ class Served(NamedTuple):
     texts: names of an example's texts.
     tokenizer, network, batch_size: further arguments for `make`.
     version: for a SavedModel, its folder's name if that is a number; else 1.
+    prompts: the model's prompts for vectors.
   """
 
   folder: str
@@ -86,8 +89,9 @@ class Served(NamedTuple):
   network: Network
   batch_size: int
   version: int = 1
+  prompts: sentence_prompts.Prompts = _NO_PROMPTS
 
-  def answerer(self, network: Network | None = None) -> Callable[[list], list]:
+  def answerer(self, network: Network | None = None) -> Callable[..., list]:
     """Returns the function of `make`, on another network if one is given.
 
     It also logs how many texts it cuts, at most once a minute.
@@ -101,8 +105,8 @@ class Served(NamedTuple):
       cut=cut,
     )
 
-    def answer_and_log(rows: list) -> list:
-      results = answer(rows)
+    def answer_and_log(rows: list, **options: Any) -> list:
+      results = answer(rows, **options)
       cut.log(seconds=_SECONDS_BETWEEN_LINES)
       return results
 
@@ -138,10 +142,12 @@ def make(
   batch_size: int,
   *,
   cut: cut_texts.CutTexts | None = None,
-) -> Callable[[list], list]:
+) -> Callable[..., list]:
   """Returns a function from a list of examples to a list of answers.
 
   An example is a tuple of one or two str; its answer is a dict of JSON values.
+  Some heads' functions take further options by name: `top_k` (span) or `prompt`
+  (vectors), which replace the settings' values.
 
   Args:
     settings: settings that export_settings.resolve returned.
@@ -154,14 +160,21 @@ def make(
 
 
 def write_settings(
-  path: str, settings: run_settings.Settings, texts: Iterable[str]
+  path: str,
+  settings: run_settings.Settings,
+  texts: Iterable[str],
+  prompts: sentence_prompts.Prompts = _NO_PROMPTS,
 ) -> None:
-  """Writes the file that `read_settings` reads.
+  """Writes the file that `read_settings` reads, and the prompts next to it.
 
   Args:
     settings: settings for `make`, with the model's `labels`.
     texts: names of an example's texts.
+    prompts: the model's prompts.
   """
+  if settings.head in ("embedding", "sparse"):
+    default = settings.get("prompt") or ""
+    sentence_prompts.write(os.path.dirname(path), prompts, default)
   files = vocabulary_files.VocabularyFiles(settings.vocab_file)
   values = {
     "settings": settings.pick(STORED),
@@ -228,16 +241,22 @@ def _classification(parts: _Parts) -> Callable[[list], list]:
   )
 
 
-def _by_sequence(parts: _Parts, compute: Callable) -> Callable[[list], list]:
+def _by_sequence(parts: _Parts, compute: Callable) -> Callable[..., list]:
   """Returns a function of examples, each of which becomes one sequence."""
   settings, tokenizer, _, batch_size, cut = parts
-  encode = text_batches.make_encoder(tokenizer, settings.max_seq_length, cut)
-  return lambda rows: input_sequences.in_batches(
-    [encode(*row) for row in rows], compute, batch_size
-  )
+  length = settings.max_seq_length
+
+  def answer(rows: list, prompt: str | None = None) -> list:
+    text = (settings.get("prompt") or "") if prompt is None else prompt
+    encode = text_batches.make_encoder(tokenizer, length, cut, text)
+    return input_sequences.in_batches(
+      [encode(*row) for row in rows], compute, batch_size
+    )
+
+  return answer
 
 
-def _embedding(parts: _Parts) -> Callable[[list], list]:
+def _embedding(parts: _Parts) -> Callable[..., list]:
   settings, tokenizer, network, *_ = parts
   is_sparse = settings.head == "sparse"
   words = vocabularies.lines(tokenizer) if is_sparse else []

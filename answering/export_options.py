@@ -61,6 +61,20 @@ EXPORT = (
     "normalize", False, "Whether to scale vectors to norm 1.", "embedding"
   ),
   Option(
+    "prompt",
+    None,
+    "Text to put before each text, or before the first of a pair; by default "
+    "what the folder's config_sentence_transformers.json says. Empty: none.",
+    "embedding sparse",
+  ),
+  Option(
+    "prompt_name",
+    None,
+    "Name of a prompt in config_sentence_transformers.json, instead of "
+    "--prompt.",
+    "embedding sparse",
+  ),
+  Option(
     "sparse_pooling",
     "max",
     "How to pool the weights of a vocabulary token over a text's positions.",
@@ -212,4 +226,7 @@ def checked(name: str, value: Any, table: dict[str, Option] = BY_NAME) -> Any:
     raise ValueError("expected a list of strings")
   if isinstance(option.default, bool) and not isinstance(value, bool):
     raise ValueError("expected True or False")
+  is_number = least is not None or option.is_fraction
+  if option.default is None and not is_number and not isinstance(value, str):
+    raise ValueError("expected a string")
   return value

@@ -17,7 +17,12 @@ import heads
 import modeling
 import tokenization
 from answering import answers
-from checkpoints import model_files, sentence_pooling, weight_files
+from checkpoints import (
+  model_files,
+  sentence_pooling,
+  sentence_prompts,
+  weight_files,
+)
 from common import errors, run_settings
 from squad import windowing as squad_windowing
 from text import input_sequences
@@ -38,12 +43,14 @@ class ServedModel(tf.Module):
     text_inputs: names of an example's texts.
     id_inputs: names of the inputs of `from_ids`.
     pooling: sentence_pooling.Pooling for embeddings.
+    prompts: the prompts of the model's folder.
   """
 
   text_inputs: tuple[str, ...] = ("text",)
   id_inputs: tuple[str, ...] = input_sequences.NAMES
   allowed_missing: tuple[str, ...] = ()
   pooling: sentence_pooling.Pooling | None = None
+  prompts = sentence_prompts.Prompts()
 
   def __init__(
     self,
@@ -329,7 +336,9 @@ def make(
 ) -> ServedModel:
   """Creates the network of the head that complete settings name."""
   kind = KINDS[settings.head]
-  return kind(files.config, settings, tokenizer, files.reader)
+  model = kind(files.config, settings, tokenizer, files.reader)
+  model.prompts = files.prompts
+  return model
 
 
 def use_threads(count: int) -> None:

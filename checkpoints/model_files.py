@@ -21,7 +21,13 @@ from absl import logging
 
 import configuration
 import tokenization
-from checkpoints import hub_cache, hub_folder, model_folder, sentence_folder
+from checkpoints import (
+  hub_cache,
+  hub_folder,
+  model_folder,
+  sentence_folder,
+  sentence_prompts,
+)
 from common import errors, file_io, flag_values, json_files, run_settings
 from variants import vocabularies, vocabulary_files
 
@@ -143,6 +149,11 @@ class ModelFiles:
   def trained(self) -> dict[str, Any]:
     """{name of a flag: value} that training stored; {} of another program."""
     return model_folder.input_settings(self._trained_values)
+
+  @functools.cached_property
+  def prompts(self) -> sentence_prompts.Prompts:
+    """The prompts of a sentence-transformers folder."""
+    return sentence_folder.read_prompts(self._folder_of(self.trained_file))
 
   @property
   def trained_file(self) -> str:
@@ -395,10 +406,25 @@ class ModelFiles:
     """Returns the settings of vectors in sentence-transformers' files."""
     folder = self._folder_of(self.trained_file)
     if head == "sparse":
-      return sentence_folder.read_sparse(folder)
-    if head == "embedding":
-      return sentence_folder.read(folder, settings.given)
-    return {}
+      values = sentence_folder.read_sparse(folder)
+    elif head == "embedding":
+      values = sentence_folder.read(folder, settings.given)
+    else:
+      return {}
+    given = settings.get("prompt") if "prompt" in settings.given else None
+    prompt = self.prompts.chosen(given, settings.get("prompt_name"))
+    if prompt and "prompt" not in settings:
+      sentence = (
+        f"{self.prompts.place}: each text gets the prompt {prompt!r}, which "
+        "only extract_features.py, Python, exports and serve.py add"
+      )
+      if "pooling" not in settings.given:
+        raise errors.InputError(
+          f"{sentence}: pass --pooling to train without it, or write it into "
+          "your texts and pass --pooling"
+        )
+      errors.warn_once(f"{sentence}: the texts stay as they are")
+    return {**values, "prompt": prompt}
 
   def _stated_length(self, settings: Settings, head: str) -> dict[str, int]:
     """Returns the length for a model that another program trained."""

@@ -95,7 +95,8 @@ def write_sentence_model(
   vocab_file: str | None,
   do_lower_case: bool | None,
   *,
-  pooling: sentence_pooling.Pooling,
+  pooling: sentence_pooling.Pooling | None = None,
+  sparse: tuple[str, str] | None = None,
   max_length: int,
   never_split: Sequence[str] = (),
 ) -> None:
@@ -103,7 +104,8 @@ def write_sentence_model(
 
   It also writes bert_config.json with the input settings. For arguments see
   `write`. `is_for_sentences` must hold for the model. `max_length` is the
-  maximum number of tokens per text.
+  maximum number of tokens per text. Instead of `pooling`, `sparse` has the two
+  rules (flag_values.SPARSE_RULES) of sparse vectors.
   """
   file_io.make_folder(folder)
   huggingface.write(
@@ -115,7 +117,12 @@ def write_sentence_model(
     never_split=never_split,
     keeps_rule=True,
   )
-  sentence_folder.write_modules(folder, config.hidden_size, max_length, pooling)
+  if sparse:
+    sentence_folder.write_sparse_modules(folder, max_length, sparse)
+  else:
+    assert pooling
+    width = config.hidden_size
+    sentence_folder.write_modules(folder, width, max_length, pooling)
   # Write the configuration last, because it marks a complete folder.
   path = os.path.join(folder, "bert_config.json")
   file_io.write_text(path, config.to_json_string())

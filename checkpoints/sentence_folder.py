@@ -12,11 +12,11 @@ from collections.abc import Collection
 from typing import Any
 
 import configuration
+from checkpoints import sentence_prompts
 from common import errors, file_io, flag_values, json_files
 from variants import vocabulary_files
 
 _MODULES = "modules.json"
-_PROMPTS = "config_sentence_transformers.json"
 _POOLING = os.path.join("1_Pooling", "config.json")
 # The maximum length; in old versions, the name depends on the encoder.
 _LENGTHS = [
@@ -43,34 +43,54 @@ def write_modules(
   """
   mode, _, normalize = pooling
   names = ["Transformer", "Pooling"] + ["Normalize"] * normalize
+  _write_modules(folder, names, max_length)
+  values = {
+    "word_embedding_dimension": width,
+    **{
+      f"pooling_mode_{external_name}": name == mode
+      for name, external_name in KINDS.items()
+    },
+  }
+  json_files.write(os.path.join(folder, _POOLING), values)
+
+
+def write_sparse_modules(
+  folder: str, max_length: int, rules: tuple[str, str]
+) -> None:
+  """Writes the modules that weigh the vocabulary's tokens (SPLADE).
+
+  Args:
+    folder: an existing folder, with the files of a masked language model.
+    rules: one of each of flag_values.SPARSE_RULES.
+  """
+  _write_modules(folder, ["MLMTransformer", SPARSE], max_length)
+  keys = "pooling_strategy", "activation_function"
+  values = {**dict(zip(keys, rules)), "word_embedding_dimension": None}
+  json_files.write(os.path.join(folder, f"1_{SPARSE}/config.json"), values)
+  # Without it, sentence-transformers would take the folder for dense vectors.
+  path = os.path.join(folder, sentence_prompts.FILE)
+  json_files.write(path, {"model_type": "SparseEncoder", "prompts": {}})
+
+
+def _write_modules(folder: str, names: list[str], max_length: int) -> None:
+  """Writes the list of modules, their folders and the maximum length."""
   paths = [""] + [f"{n}_{name}" for n, name in enumerate(names)][1:]
   for path in paths[1:]:
     file_io.make_folder(os.path.join(folder, path))
-  files: dict[str, dict | list] = {
-    _MODULES: [
-      {
-        "idx": n,
-        "name": str(n),
-        "path": path,
-        "type": f"sentence_transformers.models.{name}",
-      }
-      for n, (name, path) in enumerate(zip(names, paths))
-    ],
-    _LENGTHS[0]: {
-      "max_seq_length": max_length,
-      # The tokenizer's own setting decides whether text is lower-cased.
-      "do_lower_case": False,
-    },
-    _POOLING: {
-      "word_embedding_dimension": width,
-      **{
-        f"pooling_mode_{external_name}": name == mode
-        for name, external_name in KINDS.items()
-      },
-    },
+  places = "sentence_transformers.models"
+  if SPARSE in names:
+    places = "sentence_transformers.sparse_encoder.models"
+  modules = [
+    {"idx": n, "name": str(n), "path": path, "type": f"{places}.{name}"}
+    for n, (name, path) in enumerate(zip(names, paths))
+  ]
+  json_files.write(os.path.join(folder, _MODULES), modules)
+  lengths = {
+    "max_seq_length": max_length,
+    # The tokenizer's own setting decides whether text is lower-cased.
+    "do_lower_case": False,
   }
-  for name, values in files.items():
-    json_files.write(os.path.join(folder, name), values)
+  json_files.write(os.path.join(folder, _LENGTHS[0]), lengths)
 
 
 def copy(
@@ -96,7 +116,10 @@ def copy(
   """
   folder = json_files.Folder.at(folder)
   files, root = _root(folder), _root(folder).path
-  for source, name in [(files, _PROMPTS), *((folder, n) for n in _LENGTHS)]:
+  for source, name in [
+    (files, sentence_prompts.FILE),
+    *((folder, n) for n in _LENGTHS),
+  ]:
     if name in source.names:
       _copy_file(source.path_of(name), os.path.join(target, name))
   path = files.path_of(_MODULES)
@@ -180,7 +203,7 @@ def read(
   names, poolings, path = read_modules(folder)
   if not path:
     return {}
-  problem = _prompt_problem(folder) or _case_problem(folder)
+  problem = _width_problem(folder) or _case_problem(folder)
   known = ["Transformer", "Pooling", "Normalize"]
   if names not in (known, known[:2]):
     path = _root(folder).path_of(_MODULES)
@@ -192,7 +215,7 @@ def read(
     return {"pooling": poolings[0], "normalize": len(names) == 3, **length}
   sentence = (
     f"{problem}; only Transformer, Pooling ({', '.join(KINDS)}) and Normalize "
-    "are supported, without prompts, truncation or do_lower_case"
+    "are supported, without truncation or do_lower_case"
   )
   if "pooling" not in chosen:
     raise errors.InputError(
@@ -214,7 +237,7 @@ def read_sparse(folder: json_files.Folder | str) -> dict[str, Any]:
   names, rules, path = read_modules(folder)
   if not path:
     return {}
-  problem = _prompt_problem(folder) or _case_problem(folder)
+  problem = _width_problem(folder) or _case_problem(folder)
   if names not in (["Transformer", SPARSE], ["MLMTransformer", SPARSE]):
     path = _root(folder).path_of(_MODULES)
     problem = f"{path}: the modules are {', '.join(names) or 'none'}"
@@ -224,7 +247,7 @@ def read_sparse(folder: json_files.Folder | str) -> dict[str, Any]:
   if problem:
     raise errors.InputError(
       f"{problem}; this project computes sparse vectors only with Transformer "
-      f"or MLMTransformer and then {SPARSE}, without prompts, truncation or "
+      f"or MLMTransformer and then {SPARSE}, without truncation or "
       "do_lower_case: use sentence-transformers for this model"
     )
   keys = "sparse_pooling", "sparse_activation"
@@ -275,14 +298,11 @@ def _root(folder: json_files.Folder) -> json_files.Folder:
   return folder.parent if os.path.basename(path) == "0_Transformer" else folder
 
 
-def _prompt_problem(folder: json_files.Folder) -> str:
-  """Returns a problem with the prompt or width, or ""; may log warnings."""
+def _width_problem(folder: json_files.Folder) -> str:
+  """Returns a problem with the width, or ""; may log a warning."""
   root = _root(folder)
-  path, values = root.path_of(_PROMPTS), root.read(_PROMPTS)
-  prompts = json_files.field(values, "prompts", dict[str, str], path, {})
-  default = json_files.field(values, "default_prompt_name", str, path, None)
-  if prompts.get(default):
-    return f"{path}: each text gets the prompt {prompts[default]!r}"
+  path = root.path_of(sentence_prompts.FILE)
+  values = root.read(sentence_prompts.FILE)
   if width := json_files.field(values, "truncate_dim", int, path, None):
     return f"{path}: vectors are truncated to {width} dimensions"
   function = json_files.field(
@@ -293,12 +313,19 @@ def _prompt_problem(folder: json_files.Folder) -> str:
       f"{path}: similarity_fn_name is {function!r}; this project compares "
       "vectors by their cosine"
     )
-  if texts := sorted(filter(None, prompts.values())):
-    errors.warn_once(
-      f"{path}: prompts are not added to texts; if a text needs one, write it "
-      f"before the text ({', '.join(map(repr, texts))})"
-    )
   return ""
+
+
+def read_prompts(folder: json_files.Folder | str) -> sentence_prompts.Prompts:
+  """Returns the prompts of a folder; raises InputError for a damaged file."""
+  folder = json_files.Folder.at(folder)
+  prompts = sentence_prompts.read(_root(folder))
+  names, _, path = read_modules(folder)
+  if names[1:2] != ["Pooling"]:
+    return prompts
+  pooling = json_files.Folder.at(os.path.dirname(path)).read("config.json")
+  is_pooled = json_files.field(pooling, "include_prompt", bool, path, True)
+  return prompts._replace(not_pooled="" if is_pooled else path)
 
 
 def _case_problem(folder: json_files.Folder) -> str:

@@ -263,6 +263,9 @@ def make_network(
   if task.task_kind in data.OF_VECTORS:
     is_scored = task.task_kind == data.SIMILARITY
     network = bi_encoder.BiEncoder if is_scored else bi_encoder.Retriever
+    for file, _ in points.losses_of(settings, task.task_kind):
+      if hasattr(file, "network"):
+        network = file.network(network)
     return network(settings, config, task, **model_options)
   outputs = model.num_outputs(task.task_kind, task.labels)
   model_options["is_frozen"] = settings.freeze_encoder
@@ -325,8 +328,10 @@ class ModelRun:
     """The arguments with which this model is exported, such as the head."""
     task = self._run.task
     if task.task_kind in data.OF_VECTORS:
-      names = "pooling pooling_layer normalize"
-      return {"head": "embedding", **self._settings.pick(names)}
+      head = points.head_of(self._settings, task.task_kind)
+      sparse = "sparse_pooling sparse_activation"
+      names = sparse if head == "sparse" else tasks.VECTOR_FLAGS
+      return {"head": head, **self._settings.pick(names)}
     # A single output (a number or an ending's score) has no class name.
     single = model.num_outputs(task.task_kind, task.labels) == 1
     return {"head": "classification", "labels": () if single else task.labels}

@@ -11,6 +11,16 @@ LOSSES = extension_points.Point(
 )
 
 
+def head_of(settings: Any, task_kind: str) -> str:
+  """Returns the head for the vectors of texts: "embedding" unless a loss says.
+
+  Raises InputError: see `losses_of`.
+  """
+  files = [file for file, _ in losses_of(settings, task_kind)]
+  heads = [file.HEAD for file in files if hasattr(file, "HEAD")]
+  return heads[0] if heads else "embedding"
+
+
 def losses_of(settings: Any, task_kind: str) -> list[tuple[Any, dict]]:
   """Returns the files that --losses names, each with its options' values.
 

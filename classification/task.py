@@ -12,7 +12,7 @@ from absl import logging
 
 import configuration
 from checkpoints import model_files, model_folder
-from classification import data, glue, ranking, scores, soft_labels
+from classification import data, glue, points, ranking, scores, soft_labels
 from common import errors, run_settings
 from training import run_setup
 
@@ -86,7 +86,8 @@ def complete_settings(
     names += " task_kind"
   completed = files.complete(settings, names.split())
   if completed.task_kind in data.OF_VECTORS:
-    return files.complete(settings, names.split(), head="embedding")
+    head = points.head_of(settings, completed.task_kind)
+    return files.complete(settings, names.split(), head=head)
   return completed
 
 

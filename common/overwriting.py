@@ -11,10 +11,9 @@ from typing import Any
 
 from common import errors, file_io, run_settings
 
-_INPUTS = (
-  "input_file eval_input_file train_file eval_file predict_file vocab_file "
-  "bert_config_file add_tokens calibration_file vectors_file search"
-).split()
+# Flags that name input files, besides those that end in _file. So the flags of
+# extensions need no entry here.
+_INPUTS = ("add_tokens", "search")
 _OUTPUTS = ("output_file", "attention_html")
 # {pattern of files that scripts write to --output_dir: flag that writes them}
 _WRITTEN = {
@@ -83,9 +82,10 @@ def refuse(settings: run_settings.Settings) -> None:
 
 def _inputs(values) -> Iterator[tuple[str, str]]:
   """Yields (name, value) of the flags that name files."""
-  for name in _INPUTS:
+  for name in values:
+    is_file = name.endswith("_file") and name not in _OUTPUTS
     value = values.get(name)
-    if isinstance(value, str) and value:
+    if (is_file or name in _INPUTS) and isinstance(value, str) and value:
       yield name, value
 
 
@@ -94,8 +94,10 @@ def _files_read(settings: run_settings.Settings) -> Iterator[tuple]:
 
   All files in a model's folder count as input files.
   """
-  for name in ("model_dir", "init_checkpoint"):
-    folder = settings.get(name) or ""
+  folders = [n for n in settings if n == "model_dir" or "_checkpoint" in n]
+  for name in folders:
+    folder = settings.get(name)
+    folder = folder if isinstance(folder, str) else ""
     for file in os.listdir(folder) if os.path.isdir(folder) else ():
       yield _identity(os.path.join(folder, file)), name
   for name, value in _inputs(settings):

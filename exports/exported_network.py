@@ -7,16 +7,16 @@ converts texts to ids, and the network's outputs to answers.
 import os
 
 from answering import answers, export_options
-from checkpoints import model_files
+from checkpoints import model_files, sentence_prompts
 from common import errors, run_settings
 from engines import network_file, networks
 from variants import vocabularies, vocabulary_files
 
 # Settings that may differ from the export's: they do not affect the network.
 _CAN_CHANGE = frozenset(
-  "model_dir max_seq_length top_k doc_stride max_windows max_query_length "
-  "max_answer_length n_best_size version_2_with_negative tag_words "
-  "null_score_diff_threshold".split()
+  "model_dir max_seq_length prompt prompt_name top_k doc_stride max_windows "
+  "max_query_length max_answer_length n_best_size version_2_with_negative "
+  "tag_words null_score_diff_threshold".split()
 )
 
 
@@ -27,6 +27,7 @@ class ExportedNetwork:
     settings: run_settings.Settings of the export, including `engine`.
     texts: names of an example's texts.
     config, tokenizer: the model's configuration and tokenizer.
+    prompts: the model's prompts for vectors.
   """
 
   def __init__(self, folder: str, threads: int = 0):
@@ -45,7 +46,7 @@ class ExportedNetwork:
     engine = networks.engine_of(folder)
     assert engine  # The caller has checked that the folder is an export.
     self.settings = stored.replace(engine=engine)
-    self.config = files.config
+    self.config, self.prompts = files.config, sentence_prompts.read(folder)
     self.tokenizer = vocabularies.make_tokenizer(
       vocabulary, **self.settings.pick("do_lower_case never_split")
     )
@@ -73,6 +74,12 @@ class ExportedNetwork:
     """Returns the head; raises InputError if a setting does not fit."""
     run_settings.refuse_ignored(settings, export_options.RULES)
     self.check(settings)
+    given = settings.pick(settings.given & {"prompt", "prompt_name"})
+    if given:
+      prompt = self.prompts.chosen(
+        given.get("prompt"), given.get("prompt_name")
+      )
+      settings = settings.replace(prompt=prompt)
     network = self.network(settings)
     cut = answers.counter_of(settings)
     answer = answers.make(
@@ -104,6 +111,7 @@ def load(folder: str, batch_size: int, threads: int) -> answers.Served:
       network.tokenizer,
       head.network,
       batch_size,
+      prompts=network.prompts,
     )
   with errors.needs_tensorflow():
     from common import lean_tensorflow  # noqa: F401

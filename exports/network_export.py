@@ -68,7 +68,9 @@ def write(model: models.ServedModel, texts: list) -> None:
           "pass a file with one per line: --calibration_file=texts.txt"
         )
     settings_file = os.path.join(os.path.dirname(path), network_file.SETTINGS)
-    answers.write_settings(settings_file, settings, model.text_inputs)
+    answers.write_settings(
+      settings_file, settings, model.text_inputs, model.prompts
+    )
 
   export_folder.write(
     write_model, model.config, settings, pooling=model.pooling

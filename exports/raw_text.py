@@ -34,6 +34,8 @@ class RawText(tf.Module):
     """Returns the model's `id_inputs` for one or two tensors of strings [B]."""
     if self._mask_id:
       return self._with_masks(*texts)
+    if prompt := self.model.settings.get("prompt"):
+      texts = (prompt + texts[0], *texts[1:])
     ids = [self.tokenizer.tokenize(text).ids for text in texts]
     if self.model.settings.head == "span":
       settings = self.model.settings

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 import tokenization
 from answering import answers, models
+from checkpoints import sentence_prompts
 from common import errors, file_io, lean_tensorflow
 from engines import network_file
 from exports import raw_text
@@ -77,7 +78,9 @@ def _write(folder: str, raw: raw_text.RawText) -> None:
   settings = raw.model.settings
   tf.saved_model.save(_exported(raw), folder, signatures=_signatures(raw))
   answers_file = os.path.join(folder, _ANSWERS_FILE)
-  answers.write_settings(answers_file, settings, raw.model.text_inputs)
+  answers.write_settings(
+    answers_file, settings, raw.model.text_inputs, raw.model.prompts
+  )
   with file_io.open_for_reading(settings.vocab_file) as stream:
     file_io.write_bytes(os.path.join(folder, _VOCABULARY), stream.read())
 
@@ -168,8 +171,9 @@ def load(folder: str, batch_size: int = 32, threads: int = 0) -> answers.Served:
   # TensorFlow Serving's status requires a version.
   version = int(name) if name.isdecimal() else 1
   network = models.on_tensors(ids)
+  prompts = sentence_prompts.read(os.path.dirname(answers_file))
   return answers.Served(
-    folder, settings, texts, tokenizer, network, batch_size, version
+    folder, settings, texts, tokenizer, network, batch_size, version, prompts
   )
 
 

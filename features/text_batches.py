@@ -42,12 +42,13 @@ def make_encoder(
   tokenizer: tokenization.FullTokenizer,
   max_seq_length: int,
   cut: cut_texts.CutTexts | None = None,
+  prompt: str = "",
 ) -> Callable[..., tuple[list[int], list[int]]]:
   """Returns a function that encodes one or two texts.
 
   It takes a text and an optional second text, truncates them to max_seq_length
   (pairs as `truncate_pair` does), and returns (input_ids, segment_ids). It adds
-  the texts to `cut`.
+  the texts to `cut`, and puts `prompt` before the first text.
   Raises InputError: no room for the special tokens of a pair.
   """
   frame = tokenizer.frame
@@ -58,7 +59,8 @@ def make_encoder(
     )
 
   def encode(text_a, text_b=None):
-    ids_a, ids_b = tokenizer.encode(text_a), tokenizer.encode(text_b or "")
+    ids_a = tokenizer.encode(prompt + text_a)
+    ids_b = tokenizer.encode(text_b or "")
     if cut:
       room = frame.room(max_seq_length, bool(ids_b))
       cut.add(len(ids_a) + len(ids_b) > room)
@@ -84,13 +86,15 @@ def make_line_encoder(
   *,
   as_pair: bool = False,
   cut: cut_texts.CutTexts | None = None,
+  prompt: str = "",
 ) -> Encoder:
   """Returns a function that encodes a line's one or two texts as one Example.
 
   With `as_pair`, each of the two texts becomes a separate Example, and a line
-  with a single text raises InputError. For `cut` see `make_encoder`.
+  with a single text raises InputError. For `cut` and `prompt` see
+  `make_encoder`.
   """
-  inputs = make_encoder(tokenizer, max_seq_length, cut)
+  inputs = make_encoder(tokenizer, max_seq_length, cut, prompt)
 
   def encode(number, line):
     texts = split_pair(line)

@@ -146,12 +146,26 @@ class TextModel:
     """The modeling.BertModel that `encode` uses, with the folder's weights."""
     return self._encoder().model.bert
 
-  def encode(self, texts: Texts, *, attention: bool = False) -> Any:
-    """Returns an Encoded, with hidden states, for each text or pair."""
+  def encode(
+    self,
+    texts: Texts,
+    *,
+    attention: bool = False,
+    prompt: str | None = None,
+    prompt_name: str | None = None,
+  ) -> Any:
+    """Returns an Encoded, with hidden states, for each text or pair.
+
+    `prompt`, or the folder's prompt with the name `prompt_name`, is put before
+    each text; its default prompt is only for vectors.
+    """
+    text = self._prompt(prompt, prompt_name) if prompt or prompt_name else ""
     rows, is_single = _rows(texts)
     head = self._encoder()
     max_length = head.model.settings.max_seq_length
-    encode = text_batches.make_encoder(self.tokenizer, max_length, head.cut)
+    encode = text_batches.make_encoder(
+      self.tokenizer, max_length, head.cut, text
+    )
     # A pooler that the checkpoint lacks has random weights.
     has_pooler = not any("/pooler/" in name for name in head.missing)
 
@@ -181,7 +195,9 @@ class TextModel:
 
     Options: pooling ("pooled", "mean", "max", "cls"; or "last_four_concat" with
     D = 4 H), pooling_layer (-2, "-1+-2" for a sum, or a list of n of these with
-    D = n H), normalize, text_pairs, max_seq_length.
+    D = n H), normalize, text_pairs, max_seq_length; prompt, a text to put
+    before each text, or prompt_name, the name of one in the folder (default:
+    the folder's default prompt).
     """
     answer = self._ask("embedding", texts, options)
     if isinstance(answer, dict):
@@ -198,7 +214,7 @@ class TextModel:
 
     Pieces with weight 0 are left out. Pieces that are not in the text may have
     weights too. Options: sparse_pooling ("max" or "sum"), sparse_activation
-    ("relu" or "log1p_relu"), max_seq_length.
+    ("relu" or "log1p_relu"), max_seq_length, prompt, prompt_name.
     """
     rows, is_single = _rows(texts)
     results = [row["weights"] for row in self._ask("sparse", rows, options)]
@@ -211,6 +227,7 @@ class TextModel:
     *,
     top_k: int = 10,
     vectors: np.ndarray | None = None,
+    query_prompt: str | None = None,
     **options: Any,
   ) -> Any:
     """Returns the lines nearest to each query: dicts of line, text, cosine.
@@ -223,12 +240,20 @@ class TextModel:
       top_k: number of results per query.
       vectors: float [N, D], the result of `embed` for the N lines with the same
         options; if None, this method computes them.
+      query_prompt: a text to put before each query, instead of `prompt`. If
+        neither is given, queries get the folder's prompt "query", and lines its
+        prompt "document", "passage" or "corpus", or else its default prompt.
     """
     (_, is_single), (_, is_text) = _rows(queries), _rows(lines)
     if is_text or not len(lines):
       raise errors.InputError("lines to search: expected a list of texts")
     _checked("top_k", top_k)
     lines = [*lines]
+    chosen = options.pop("prompt", None), options.pop("prompt_name", None)
+    options["prompt"] = self._prompt(*chosen, "document")
+    if query_prompt is None:
+      query_prompt = self._prompt(*chosen, "query")
+    query_options = {**options, "prompt": query_prompt}
     listed: Any = [queries] if is_single else [*queries]
     if vectors is None:  # Embed the lines in parts, to limit memory.
       starts = range(0, len(lines), _LINES_AT_ONCE)
@@ -237,7 +262,9 @@ class TextModel:
     else:
       first = self.embed(lines[0], **options)
       vector_search.check(vectors, len(lines), first, "vectors=")
-    query_vectors = None if listed == lines else self.embed(listed, **options)
+    query_vectors = (
+      None if listed == lines else self.embed(listed, **query_options)
+    )
     results = vector_search.search(vectors, lines, top_k, query_vectors)
     return results[0] if is_single else results
 
@@ -346,6 +373,7 @@ class TextModel:
       self.tokenizer,
       chosen.network,
       self._batch_size,
+      prompts=self._source.prompts,
     )
 
   def _encoder(self) -> answers.Head:
@@ -389,12 +417,40 @@ class TextModel:
       self._heads[name] = key, head
     return self._heads[name][1]
 
+  def _prompt(self, text: str | None, name: str | None, role: str = "") -> str:
+    """Returns the text to put before each text; see Prompts.chosen.
+
+    What a call does not choose, the options of `load` do.
+    """
+    for option, value in (("prompt", text), ("prompt_name", name)):
+      if value is not None:
+        _checked(option, value)
+    if text is None and name is None:
+      given = self._settings.given
+      text, name = (
+        self._settings.get(option) if option in given else None
+        for option in ("prompt", "prompt_name")
+      )
+    return self._source.prompts.chosen(text, name, role)
+
   def _ask(
     self, head_name: str, texts: Texts, options: dict, **answer_options: Any
   ) -> Any:
     """Returns a dict of outputs for each text, or one for a single text."""
     rows, is_single = _rows(texts)
     answers.check(head_name, rows, self.tokenizer.specials.mask)
+    if head_name in ("embedding", "sparse"):
+      # Another prompt does not need another network.
+      options = {**options}
+      prompt, name = (
+        options.pop("prompt", None),
+        options.pop("prompt_name", None),
+      )
+      if prompt is not None or name is not None:
+        answer_options["prompt"] = self._prompt(prompt, name)
+        # A network whose default prompt is refused is loaded without it.
+        if self._source.prompts.not_pooled:
+          options["prompt"] = answer_options["prompt"]
     head = self._head(head_name, options)
     _check_form(rows, head.texts)
     results = head.answer(rows, **answer_options) if rows else []

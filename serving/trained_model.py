@@ -19,6 +19,7 @@ class TrainedModel:
   Attributes:
     settings: run_settings.Settings for all heads; `head` is the trained head.
     config, tokenizer: the model's configuration and tokenizer.
+    prompts: the model's prompts for vectors.
   """
 
   def __init__(self, settings: run_settings.Settings, threads: int = 0):
@@ -30,7 +31,7 @@ class TrainedModel:
     self._threads = threads
     models.use_threads(threads)
     settings, self._files = export_settings.find_model(settings)
-    self.config = self._files.config
+    self.config, self.prompts = self._files.config, self._files.prompts
     # A folder without weights must fail here, not at first use.
     head = self._files.head
     if "max_seq_length" in settings.given:

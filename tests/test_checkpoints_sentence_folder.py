@@ -150,17 +150,6 @@ def test_the_pooling_is_read_from_the_modules(
     (
       THREE_MODULES,
       OLD_POOLING,
-      {
-        "config_sentence_transformers": {
-          "prompts": {"q": "query: "},
-          "default_prompt_name": "q",
-        }
-      },
-      "each text gets the prompt 'query: '",
-    ),
-    (
-      THREE_MODULES,
-      OLD_POOLING,
       {"config_sentence_transformers": {"truncate_dim": 64}},
       "vectors are truncated to 64 dimensions",
     ),
@@ -240,7 +229,7 @@ def test_the_length_is_read_from_the_folder(tmp_path, files, length):
   assert sentence_folder.read(folder).get("max_seq_length") == length
 
 
-def test_prompts_and_similarities_without_effect_are_named(tmp_path, caplog):
+def test_similarities_and_arguments_without_effect_are_named(tmp_path, caplog):
   folder = write_modules(tmp_path, THREE_MODULES.split(), OLD_POOLING)
   (tmp_path / "config_sentence_transformers.json").write_text(
     json.dumps(
@@ -254,7 +243,7 @@ def test_prompts_and_similarities_without_effect_are_named(tmp_path, caplog):
   (tmp_path / "sentence_bert_config.json").write_text('{"config_args": [1]}')
   for _ in range(2):
     assert sentence_folder.read(folder)["pooling"] == "mean"
-  for text in ("('passage: ', 'query: ')", "is 'dot'", "ignores config_args"):
+  for text in ("is 'dot'", "ignores config_args"):
     assert caplog.text.count(text) == 1
 
 
@@ -341,8 +330,7 @@ def test_the_encoder_in_a_folder_of_its_own_keeps_its_pooling(tmp_path):
   (tmp_path / "root" / "config_sentence_transformers.json").write_text(
     json.dumps({"prompts": {"q": "query: "}, "default_prompt_name": "q"})
   )
-  with pytest.raises(errors.InputError, match="each text gets the prompt"):
-    sentence_folder.read(folder)
+  assert sentence_folder.read_prompts(folder).default == "query: "
 
 
 @pytest.mark.parametrize("case", EXPECTED["cases"])

@@ -1,12 +1,17 @@
 """The files of classification/losses, compared with other programs."""
 
+import json
+import pathlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import script_runner
 from classification import bi_encoder, data, points
-from classification.losses import cosent, matryoshka, soft_labels
+from classification.losses import cosent, matryoshka, soft_labels, splade
 from common import errors, run_settings
+from serving import text_models
 from test_classification_bi_encoder import in_batch, unit
 
 VECTORS = np.random.RandomState(7).randn(5, 2, 8)
@@ -46,6 +51,23 @@ def test_matryoshka_is_that_of_sentence_transformers():
   np.testing.assert_allclose(values, expected, rtol=1e-5)
 
 
+def test_splade_is_that_of_sentence_transformers():
+  """As above, with max(v, 0) and SpladeLoss(model, inner, 0.3, 0.1).
+
+  inner = SparseMultipleNegativesRankingLoss(model, scale=1)
+  """
+
+  def ranking(vectors, ids):
+    return bi_encoder.in_batch_losses(vectors, ids, 1.0)
+
+  losses = splade.make(ranking, "retrieval", 0.1, 0.3)
+  weights = tf.constant(np.maximum(VECTORS, 0), tf.float32)
+  values = losses(weights, tf.reshape(tf.range(10), [5, 2])).numpy()
+  np.testing.assert_allclose(values.mean(), 2.5338731, rtol=1e-6)
+  np.testing.assert_allclose(splade.flops(weights[:, :1]), 1.3375413, rtol=1e-6)
+  np.testing.assert_allclose(splade.flops(weights[:, 1:]), 1.8191895, rtol=1e-6)
+
+
 @pytest.mark.parametrize("sizes", [["0"], ["x"], ["4", "9"]])
 def test_sizes_that_no_vector_has(sizes):
   with pytest.raises(errors.InputError, match="--matryoshka_dims"):
@@ -76,7 +98,12 @@ def test_soft_labels_are_a_teachers_logits(temperature):
 
 
 def test_every_loss_is_a_name_and_fits_its_kinds():
-  assert points.LOSSES.names() == ("cosent", "matryoshka", "soft_labels")
+  assert points.LOSSES.names() == (
+    "cosent",
+    "matryoshka",
+    "soft_labels",
+    "splade",
+  )
   for name in points.LOSSES.names():
     values = {
       option: v for option, (v, _) in points.LOSSES.options(name).items()
@@ -91,3 +118,64 @@ def test_every_loss_is_a_name_and_fits_its_kinds():
       with pytest.raises(errors.InputError) as raised:
         points.losses_of(settings, kind)
       assert f"--losses={name}" in str(raised.value)
+
+
+SPARSE = pathlib.Path(__file__).parent / "golden/sentence_vectors/sparse"
+
+
+def test_a_splade_model_is_trained_and_read(tmp_path):
+  """It starts from a masked language model, and finds the right text."""
+  pairs = [
+    ("river", "the ferry"),
+    ("lamp", "the keeper"),
+    ("winter", "sundays"),
+  ]
+  lines = [f"{a},{b}" for a, b in pairs * 8]
+  (tmp_path / "train.csv").write_text("\n".join(["a,b", *lines]) + "\n")
+  (tmp_path / "dev.csv").write_text("a,b\n" + "\n".join(lines[:3]) + "\n")
+  flags = {
+    "task_kind": "retrieval",
+    "text_column": "a",
+    "text_b_column": "b",
+    "model_dir": SPARSE,
+    "output_dir": tmp_path / "run",
+    "max_seq_length": 8,
+    "losses": "splade",
+  }
+  script_runner.succeed(
+    "run_classifier.py",
+    do_train=True,
+    do_eval=True,
+    train_file=tmp_path / "train.csv",
+    eval_file=tmp_path / "dev.csv",
+    train_batch_size=3,
+    num_train_epochs=12,
+    learning_rate=0.01,
+    splade_document_weight=0.01,
+    splade_query_weight=0.01,
+    **flags,
+  )
+  results = script_runner.results_in(tmp_path / "run")
+  assert results["eval_mrr"] == 1.0
+  folder = tmp_path / "run/final_model"
+  before, after = (
+    text_models.load(each).embed_sparse([text for _, text in pairs])
+    for each in (SPARSE, folder)
+  )
+  # The regularizer removes weights.
+  assert sum(map(len, after)) < sum(map(len, before))
+  query = text_models.load(folder).embed_sparse("river")
+  products = [sum(query.get(t, 0) * w for t, w in row.items()) for row in after]
+  assert products[0] == max(products) > 0
+  modules = json.loads((folder / "modules.json").read_text())
+  assert modules[1]["type"].endswith(".SpladePooling")
+  encoder = json.loads((folder / "config.json").read_text())["architectures"]
+  assert encoder == ["BertForMaskedLM"]
+  script_runner.refuse(
+    "run_classifier.py",
+    "--losses=splade with the rule 'most'",
+    do_train=True,
+    train_file=tmp_path / "train.csv",
+    sparse_pooling="most",
+    **{**flags, "output_dir": tmp_path / "other"},
+  )

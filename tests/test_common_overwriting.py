@@ -53,6 +53,14 @@ def working_folder(tmp_path, monkeypatch):
       {"init_checkpoint": "model", "output_file": "model/vocab.txt"},
       "is a file that --init_checkpoint reads",
     ),
+    *(
+      ({name: "a.txt", "output_file": "a.txt"}, f"file that --{name} reads")
+      for name in ("phrases_file", "generator_config_file", "predictions_file")
+    ),
+    (
+      {"teacher_checkpoint": "model", "output_file": "model/vocab.txt"},
+      "is a file that --teacher_checkpoint reads",
+    ),
     (
       {
         "predict_file": "out/predictions.tsv",

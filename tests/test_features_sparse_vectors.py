@@ -107,11 +107,6 @@ def test_the_folder_decides_which_head_is_served(folder):
       "are Transformer, Pooling; this project computes sparse vectors only",
     ),
     ("modules.json", [{"type": "x.Router"}], "the modules are Router; this"),
-    (
-      "config_sentence_transformers.json",
-      {"prompts": {"q": "query: "}, "default_prompt_name": "q"},
-      "each text gets the prompt 'query: '; this project",
-    ),
   ],
 )
 def test_other_modules_are_refused(folder, file_name, content, message):

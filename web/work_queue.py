@@ -84,7 +84,7 @@ class WorkQueue:
 
   def __init__(
     self,
-    answer: Callable[[list], list],
+    answer: Callable[..., list],
     limits: Limits,
     fault: Callable[[], str] = str,
   ):

@@ -9,6 +9,11 @@ A file defines:
             says what these are. `inner` is the loss before it in --losses, at
             first the task's own.
 
-A file may also define OPTIONS, see common/extension_points.py. An evaluation
-always reports the task's own loss.
+A file may also define OPTIONS, see common/extension_points.py, and
+
+  HEAD      the head (flag_values.SERVING_HEADS) of the trained model
+  def network(base): returns a subclass of the task's model.Network, whose
+            logits the loss gets
+
+An evaluation always reports the task's own loss.
 """

@@ -46,6 +46,10 @@ _EMBED = {
       "default": True,
       "description": "false: refuse a text that is too long.",
     },
+    "prompt_name": {
+      "type": "string",
+      "description": "A prompt of the model, to put before each text.",
+    },
   },
 }
 
@@ -91,9 +95,15 @@ def add(site: application.Site) -> None:
   async def embed(request: web.Request, values: dict) -> list:
     del request
     hosted = _find(site, values)
-    texts_of.refuse_unknown(values, "model inputs normalize truncate")
+    texts_of.refuse_unknown(
+      values, "model inputs normalize truncate prompt_name"
+    )
     normalize = texts_of.option(values, "normalize", True)
-    vectors, counts = await _vectors(hosted, *texts_of.field(values, "inputs"))
+    name = values.get("prompt_name")
+    if not isinstance(name, str | None):
+      raise errors.InputError(f'"prompt_name" is {name!a:.40}; expected a text')
+    texts, is_single = texts_of.field(values, "inputs")
+    vectors, counts = await _vectors(hosted, texts, is_single, name)
     longest = hosted.model.settings.max_seq_length
     if not texts_of.option(values, "truncate", True) and max(counts) > longest:
       raise web.HTTPRequestEntityTooLarge(
@@ -135,21 +145,33 @@ def _find(site: application.Site, values: dict) -> application.Hosted:
 
 
 async def _vectors(
-  hosted: application.Hosted, texts: list[str], _: bool
+  hosted: application.Hosted, texts: list[str], _: bool, name: str | None = None
 ) -> tuple[list[list[float]], list[int]]:
-  """Returns the vectors of texts, and their numbers of tokens."""
+  """Returns the vectors of texts, and their numbers of tokens.
+
+  `name` is the name of a prompt; None: the model's default.
+  """
   rows = [(text,) for text in texts]
-  results = await hosted.queue.submit(rows, _counted(hosted))
+  options = {}
+  if name is not None:
+    options["prompt"] = hosted.model.prompts.chosen(None, name)
+  results = await hosted.queue.submit(rows, _counted(hosted, options))
   return [r["embedding"] for r in results], [r["tokens"] for r in results]
 
 
-def _counted(hosted: application.Hosted) -> Callable[[list], list]:
-  """Returns the model's function, which also counts the tokens of a text."""
-  tokenizer = hosted.model.tokenizer
+def _counted(
+  hosted: application.Hosted, options: dict[str, str]
+) -> Callable[[list], list]:
+  """Returns the model's function, which also counts the tokens of a text.
+
+  `options` may have a `prompt`, which replaces the model's.
+  """
+  tokenizer, settings = hosted.model.tokenizer, hosted.model.settings
+  prompt = options.get("prompt", settings.get("prompt") or "")
 
   def answer(rows: list[tuple]) -> list[dict[str, Any]]:
-    counts = [len(tokenizer.tokenize(text)) + 2 for (text,) in rows]
-    results = hosted.queue.answer(rows)
+    counts = [len(tokenizer.tokenize(prompt + text)) + 2 for (text,) in rows]
+    results = hosted.queue.answer(rows, **options)
     return [{**r, "tokens": count} for r, count in zip(results, counts)]
 
   return answer
