@@ -550,8 +550,16 @@ def masked_lm_act(config: BertConfig) -> str | Callable:
 
 def only_here(config: BertConfig) -> str:
   """Returns the variant's name if transformers has no class for it, or ""."""
+  if names := tops(config):
+    return f"a model with {' and '.join(names)} on top"
   variant = config.to_dict().get("variant", "bert")
   return "" if variant in _FORMATS else variant
+
+
+def tops(config: BertConfig) -> list[str]:
+  """Returns the names in variants/tops of what is on top of the encoder."""
+  end, values = "_on_top", config.to_dict()
+  return [n.removesuffix(end) for n in values if n.endswith(end) and values[n]]
 
 
 def check_huggingface(config: BertConfig) -> None:

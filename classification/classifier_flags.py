@@ -211,7 +211,7 @@ def define_pair_flags() -> None:
     needs="task_kind=retrieval text_b_column",
   )
   flags.rule("label_column", not_with="task_kind=retrieval")
-  flags.rule("freeze_encoder class_weights", not_with=kinds)
+  flags.rule("freeze_encoder class_weights on_top", not_with=kinds)
   flags.DEFINE_enum(
     "ranking_loss",
     "pointwise",

@@ -34,7 +34,7 @@ _GROUPS = {
     feature_layers bilstm_size layers pooling pooling_layer normalize similarity
     sparse sparse_pooling sparse_activation use_next_sentence_loss
     version_2_with_negative objectives network generator_config_file
-    teacher_checkpoint
+    teacher_checkpoint on_top
   """,
   "Training": """
     train_batch_size learning_rate num_train_epochs max_train_steps

@@ -6,15 +6,13 @@ classifier on them. Letters: B batch, T sequence, H width of BERT, S units of
 one direction of the BiLSTM, D = 2 directions, L labels.
 """
 
-import math
-
 import tensorflow as tf
 
 import configuration
 import layers
 import modeling
-import named_weights
 from common import errors
+from variants import recurrence
 
 # Maps a value of --feature_layers to layers and the way to combine them; None
 # means the output of the embeddings.
@@ -29,8 +27,6 @@ _FEATURES = {
 FEATURES = tuple(_FEATURES)
 
 _DROPOUT = 0.1
-# The usual value: cells keep most of their state at the start of training.
-_FORGET_BIAS = 1.0
 
 
 def check_features(features: str, num_hidden_layers: int) -> None:
@@ -86,17 +82,9 @@ class FeatureTagger(tf.Module):
     width = config.hidden_size * (count if is_concat else 1)
 
     def uniform(name: str, shape: list[int], units: int) -> tf.Variable:
-      # An LSTM's usual initial weights, uniform in +-1 / sqrt(units).
-      seeds = tf.constant([seed, named_weights.name_number(name)], tf.int64)
-      limit = 1 / math.sqrt(units)
-      return _variable(
-        name,
-        tf.random.stateless_uniform(
-          shape, seed=seeds, minval=-limit, maxval=limit, alg="philox"
-        ),
-      )
+      return _variable(name, recurrence.initial(name, shape, units, seed))
 
-    # The arguments of `bilstm` for each of the two layers.
+    # The arguments of `recurrence.bilstm` for each of the two layers.
     self._weights = tuple(
       (
         uniform(f"{name}/kernel", [2, inputs, 4 * size], size),
@@ -127,7 +115,7 @@ class FeatureTagger(tf.Module):
     x = self.features(output)  # [B, T, H or 4H]
     lengths = tf.reduce_sum(input_mask, axis=1)  # [B]
     for weights in self._weights:
-      x = bilstm(x, lengths, *weights)  # [B, T, 2S]
+      x = recurrence.bilstm(x, lengths, *weights)  # [B, T, 2S]
     x = layers.Dropout(dropout_seed).at("tagging")(x, _DROPOUT)
     return layers.output_logits(x, self._output_weights, self._output_bias)
 
@@ -141,54 +129,6 @@ class FeatureTagger(tf.Module):
       return tf.concat(states, axis=-1)
     shares = tf.nn.softmax(self._mix)  # [layers]
     return tf.tensordot(shares, tf.stack(states), axes=1)
-
-
-def bilstm(
-  x: tf.Tensor,
-  lengths: tf.Tensor,
-  kernel: tf.Tensor,
-  recurrent_kernel: tf.Tensor,
-  bias: tf.Tensor,
-) -> tf.Tensor:
-  """Runs an LSTM over sequences in both directions.
-
-      c' = sigmoid(f + 1) c + sigmoid(i) tanh(j),  h' = sigmoid(o) tanh(c')
-
-  with [i, j, f, o] = x W + h U + b (Hochreiter & Schmidhuber 1997 with the
-  forget gate of Gers et al. 2000). The backward direction starts at the last
-  token of each sequence, so padding has no effect on the outputs of tokens.
-
-  Args:
-    x: float32 [B, T, inputs].
-    lengths: int32 [B], the number of tokens in each sequence.
-    kernel: W [D, inputs, 4S]; the forward direction comes first.
-    recurrent_kernel: U [D, S, 4S].
-    bias: b [D, 4S].
-
-  Returns:
-    [B, T, 2S], forward and backward concatenated.
-  """
-  # Both directions, [D, B, T, inputs]: reverse_sequence reverses only the
-  # tokens and leaves padding at the end.
-  both = tf.stack([x, tf.reverse_sequence(x, lengths, seq_axis=1)])
-  # One product computes x W for all steps, because x W needs no earlier state.
-  from_input = tf.einsum("dbti,dij->tdbj", both, kernel)
-  from_input += bias[:, tf.newaxis]  # [T, D, B, 4S]
-  zeros = tf.zeros_like(from_input[0, ..., : recurrent_kernel.shape[1]])
-
-  def step(state: tuple, inputs: tuple) -> tuple:
-    hidden, cell = state  # [D, B, S]
-    # [D, B, 4S], both directions in one product.
-    gates = inputs + tf.matmul(hidden, recurrent_kernel)
-    i, j, f, o = tf.split(gates, 4, axis=-1)  # [D, B, S] each
-    cell = tf.sigmoid(f + _FORGET_BIAS) * cell + tf.sigmoid(i) * tf.tanh(j)
-    return tf.sigmoid(o) * tf.tanh(cell), cell
-
-  hidden, _ = tf.scan(step, from_input, initializer=(zeros, zeros))
-  forward, backward = tf.unstack(tf.transpose(hidden, [1, 2, 0, 3]))
-  # Restore the order of the text, which aligns both directions by token.
-  backward = tf.reverse_sequence(backward, lengths, seq_axis=1)
-  return tf.concat([forward, backward], axis=-1)
 
 
 def _variable(name: str, value: tf.Tensor) -> tf.Variable:

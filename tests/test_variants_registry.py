@@ -16,9 +16,9 @@ def config_of(variant, **changes):
   return modeling.BertConfig.from_dict({**TINY, **changes, "variant": variant})
 
 
-def test_a_model_with_a_bilstm_is_refused():
-  config = modeling.BertConfig.from_dict({**TINY, "bilstm_on_top": True})
-  with pytest.raises(errors.InputError, match="a BiLSTM on top, which this"):
+def test_what_is_on_top_must_be_known():
+  config = modeling.BertConfig.from_dict({**TINY, "crf_on_top": True})
+  with pytest.raises(errors.InputError, match="--on_top=crf.* of bilstm"):
     registry.make_encoder(config)
 
 

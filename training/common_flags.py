@@ -10,8 +10,9 @@ import os
 from absl import logging
 
 from checkpoints import model_options
-from common import command, errors, file_io, flag_values, flags
+from common import command, errors, extension_flags, file_io, flag_values, flags
 from training import repeated_runs, restart_flags
+from variants import points
 
 _DEFAULT_FOLDER = "bert_output"
 
@@ -407,6 +408,12 @@ def define_fine_tuning_flags(*, head: str = "", required: bool = True) -> None:
   """Defines the flags of fine-tuning; `required`: model flags are required."""
   define_model_flags(head=head, required=required)
   define_tokenizer_flags(required=required)
+  extension_flags.define(
+    points.TOPS,
+    "New network between the encoder and the head, which training adds. A "
+    "trained model's configuration has it.",
+  )
+  flags.rule("on_top", needs="do_train", not_with="freeze_encoder")
   define_output_flags(required=False)
   define_training_flags()
   define_epoch_flags()

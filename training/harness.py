@@ -83,7 +83,8 @@ def train(
 ) -> int:
   """Trains from `start`; returns the step of the final weights."""
   trainer = make_trainer(settings, spec)
-  trainer.start_from(start, allowed_missing=spec.new_variables)
+  missing = [*spec.new_variables, *registry.new_variables(spec.config)]
+  trainer.start_from(start, allowed_missing=missing)
   data = spec.data()
 
   def batches_from(step: int):

@@ -24,6 +24,9 @@ def model_config(
   if head and not settings.do_train:
     files.require(head)
   config = files.config
+  if top := settings.get("on_top"):
+    values = {**config.to_dict(), f"{top}_on_top": True}
+    config = configuration.BertConfig.from_dict(values)
   config.check_sequence_length(settings.max_seq_length)
   config.check_memory(registry.shapes)
   return config

@@ -10,7 +10,7 @@ from typing import Any
 import configuration
 import modeling
 from common import errors
-from variants import albert, distilbert, electra, left_to_right, roberta
+from variants import albert, distilbert, electra, left_to_right, points, roberta
 
 _CLASSES = {
   "albert": albert.AlbertModel,
@@ -33,20 +33,24 @@ def name_of(config: configuration.BertConfig) -> str:
 def encoder_class(config: configuration.BertConfig) -> type[modeling.BertModel]:
   """Returns modeling.BertModel or its subclass for a configuration.
 
-  Raises InputError: the variant is unknown, or the model has a BiLSTM on top.
+  Raises InputError: the variant, or what is on top of it, is unknown.
   """
   name = name_of(config)
-  if getattr(config, "bilstm_on_top", False):
-    raise errors.InputError(
-      "the model has a BiLSTM on top, which this version does not support: "
-      "train the model again without it"
-    )
   if name not in _CLASSES:
     raise errors.InputError(
       f"the model configuration has variant {name!r}; expected one of "
       + ", ".join(sorted(_CLASSES))
     )
-  return _CLASSES[name]
+  encoder = _CLASSES[name]
+  for top in configuration.tops(config):
+    encoder = points.TOPS.load(top).on(encoder)
+  return encoder
+
+
+def new_variables(config: configuration.BertConfig) -> list[str]:
+  """Returns patterns of the variables on top, which old weights may lack."""
+  files = [points.TOPS.load(top) for top in configuration.tops(config)]
+  return [f"^{file.NAME}/" for file in files]
 
 
 def make_encoder(
