@@ -99,9 +99,7 @@ def add(site: application.Site) -> None:
       values, "model inputs normalize truncate prompt_name"
     )
     normalize = texts_of.option(values, "normalize", True)
-    name = values.get("prompt_name")
-    if not isinstance(name, str | None):
-      raise errors.InputError(f'"prompt_name" is {name!a:.40}; expected a text')
+    name = texts_of.option(values, "prompt_name", "") or None
     texts, is_single = texts_of.field(values, "inputs")
     vectors, counts = await _vectors(hosted, texts, is_single, name)
     longest = hosted.model.settings.max_seq_length
