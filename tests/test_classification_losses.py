@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 
 import script_runner
+import tiny_model
+import vector_models
 from classification import bi_encoder, data, points
 from classification.losses import cosent, matryoshka, soft_labels, splade
 from common import errors, run_settings
@@ -123,50 +125,86 @@ def test_every_loss_is_a_name_and_fits_its_kinds():
 SPARSE = pathlib.Path(__file__).parent / "golden/sentence_vectors/sparse"
 
 
+def test_splade_learns_products_and_removes_weights():
+  """200 steps of Adam (arXiv 1412.6980) on three pairs of one word each."""
+  settings, task = vector_models.settings_and_task(
+    "retrieval", temperature=1.0, sparse_pooling="max", sparse_activation="relu"
+  )
+  config = tiny_model.tiny(
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+    initializer_range=0.2,
+  )
+  network = splade.network(bi_encoder.Retriever)(settings, config, task, seed=1)
+  weights = {"splade_query_weight": 1e-3, "splade_document_weight": 1e-3}
+  network.train_with([(splade, weights)])
+  ids = tf.constant(
+    [[[1, n, 2], [1, n + 1, 2]] for n in (3, 5, 7)]
+  )  # [3, 2, 3]
+  batch = {
+    "input_ids": ids,
+    "input_mask": tf.ones_like(ids),
+    "segment_ids": tf.zeros_like(ids),
+  }
+  variables = network.trained_variables()
+  moments = [[tf.zeros_like(v), tf.zeros_like(v)] for v in variables]
+
+  @tf.function
+  def gradients():
+    with tf.GradientTape() as tape:
+      losses = network.training_losses(network(batch), ids[..., 1])
+    return tape.gradient(losses, variables)
+
+  before = network(batch).numpy()
+  for step in range(1, 201):
+    found = [tf.convert_to_tensor(g) for g in gradients()]
+    for variable, pair, gradient in zip(variables, moments, found):
+      pair[0] = 0.9 * pair[0] + 0.1 * gradient
+      pair[1] = 0.999 * pair[1] + 0.001 * gradient**2
+      size = pair[0] / (1 - 0.9**step)
+      variable.assign_sub(
+        0.01 * size / (tf.sqrt(pair[1] / (1 - 0.999**step)) + 1e-8)
+      )
+  after = network(batch).numpy()
+  products = after[:, 0] @ after[:, 1].T
+  assert (products.argmax(1) == range(3)).all()
+  assert products[~np.eye(3, dtype=bool)].max() < 0.2 * products.max()
+  assert (after > 0).sum() < 0.6 * (before > 0).sum()
+
+
 def test_a_splade_model_is_trained_and_read(tmp_path):
-  """It starts from a masked language model, and finds the right text."""
-  pairs = [
-    ("river", "the ferry"),
-    ("lamp", "the keeper"),
-    ("winter", "sundays"),
-  ]
-  lines = [f"{a},{b}" for a, b in pairs * 8]
+  """It starts from a masked language model, and is one of SparseEncoder."""
+  texts = ["the ferry", "the keeper", "sundays"]
+  lines = [f"{a},{b}" for a, b in zip(["river", "lamp", "winter"], texts)]
   (tmp_path / "train.csv").write_text("\n".join(["a,b", *lines]) + "\n")
-  (tmp_path / "dev.csv").write_text("a,b\n" + "\n".join(lines[:3]) + "\n")
   flags = {
+    "do_train": True,
+    "train_file": tmp_path / "train.csv",
     "task_kind": "retrieval",
     "text_column": "a",
     "text_b_column": "b",
     "model_dir": SPARSE,
-    "output_dir": tmp_path / "run",
     "max_seq_length": 8,
     "losses": "splade",
   }
   script_runner.succeed(
     "run_classifier.py",
-    do_train=True,
     do_eval=True,
-    train_file=tmp_path / "train.csv",
-    eval_file=tmp_path / "dev.csv",
+    eval_file=tmp_path / "train.csv",
+    output_dir=tmp_path / "run",
     train_batch_size=3,
-    num_train_epochs=12,
+    num_train_epochs=100,
     learning_rate=0.01,
     splade_document_weight=0.01,
     splade_query_weight=0.01,
     **flags,
   )
-  results = script_runner.results_in(tmp_path / "run")
-  assert results["eval_mrr"] == 1.0
+  assert "eval_mrr" in script_runner.results_in(tmp_path / "run")
   folder = tmp_path / "run/final_model"
   before, after = (
-    text_models.load(each).embed_sparse([text for _, text in pairs])
-    for each in (SPARSE, folder)
+    text_models.load(each).embed_sparse(texts) for each in (SPARSE, folder)
   )
-  # The regularizer removes weights.
   assert sum(map(len, after)) < sum(map(len, before))
-  query = text_models.load(folder).embed_sparse("river")
-  products = [sum(query.get(t, 0) * w for t, w in row.items()) for row in after]
-  assert products[0] == max(products) > 0
   modules = json.loads((folder / "modules.json").read_text())
   assert modules[1]["type"].endswith(".SpladePooling")
   encoder = json.loads((folder / "config.json").read_text())["architectures"]
@@ -174,8 +212,7 @@ def test_a_splade_model_is_trained_and_read(tmp_path):
   script_runner.refuse(
     "run_classifier.py",
     "--losses=splade with the rule 'most'",
-    do_train=True,
-    train_file=tmp_path / "train.csv",
     sparse_pooling="most",
-    **{**flags, "output_dir": tmp_path / "other"},
+    output_dir=tmp_path / "other",
+    **flags,
   )
