@@ -1,0 +1,206 @@
+r"""Pre-trains a small model in each way, and prints losses and speed.
+
+  python benchmarks/pretraining_ways.py --text=novels.txt --folder=out/ways
+
+Each row of pretraining_ways.csv has its flags for the records and the training,
+its keys of the configuration, and a factor of --steps. A model trains on the
+first 95 % of the text and is evaluated on the rest, also during rows with a
+factor. Phrases are the text's most frequent pairs of capitalized words.
+Finished rows in --folder are not repeated.
+"""
+
+import argparse
+import collections
+import csv
+import json
+import pathlib
+import re
+import sys
+
+import measured_runs
+from common import errors
+
+ROOT = measured_runs.ROOT
+PLACE = pathlib.Path(__file__).with_suffix(".csv")
+LENGTHS = ["--max_seq_length=64", "--max_predictions_per_seq=10"]
+SHAPE = {
+  "hidden_size": 128,
+  "num_hidden_layers": 4,
+  "num_attention_heads": 2,
+  "intermediate_size": 512,
+  "max_position_embeddings": 64,
+  "hidden_dropout_prob": 0.1,
+  "attention_probs_dropout_prob": 0.1,
+  "hidden_act": "gelu",
+  "initializer_range": 0.02,
+  "type_vocab_size": 2,
+}
+_EVALUATED = 0.05  # The part of the text that no model trains on.
+_PHRASES = 2000
+_EVALUATIONS = 5  # In a row whose factor of steps is above 1.
+
+
+def run(script, *flags):
+  measured_runs.run([sys.executable, ROOT / script, *flags])
+
+
+def prepare(text, folder, vocab_size):
+  """Writes texts, vocabulary and phrases to `folder`, unless they exist."""
+  folder.mkdir(parents=True, exist_ok=True)
+  if (folder / "phrases.txt").exists():
+    return
+  documents = text.read_text("utf-8").split("\n\n")
+  start = round(len(documents) * (1 - _EVALUATED))
+  for name, part in (("train", documents[:start]), ("eval", documents[start:])):
+    (folder / f"{name}.txt").write_text("\n\n".join(part), "utf-8")
+  run(
+    "create_vocabulary.py",
+    f"--input_file={folder / 'train.txt'}",
+    f"--output_file={folder / 'vocab.txt'}",
+    f"--vocab_size={vocab_size}",
+  )
+  pairs = re.findall(r"(?<=\w )[A-Z][a-z]+ [A-Z][a-z]+", "\n".join(documents))
+  common = [pair for pair, _ in collections.Counter(pairs).most_common()]
+  (folder / "phrases.txt").write_text("\n".join(common[:_PHRASES]), "utf-8")
+
+
+def rows(pattern):
+  """Returns the rows of the table whose names contain a regular expression."""
+  with PLACE.open(encoding="utf-8", newline="") as stream:
+    return [r for r in csv.DictReader(stream) if re.search(pattern, r["name"])]
+
+
+def short_name(row):
+  return re.sub(r"\W+", "_", row["name"])
+
+
+def split_flags(text, folder):
+  """Returns a list of flags; {name} is a file, or the model of another row."""
+  files = {
+    "phrases": folder / "phrases.txt",
+    "masked_lm": folder / "masked_lm" / "final_model",
+  }
+  return text.format(**files).split()
+
+
+def write_records(row, folder):
+  """Writes a row's records; returns the files to train and evaluate on.
+
+  Rows with equal flags share their records.
+  """
+  flags = split_flags(row["records"], folder)
+  stem = re.sub(r"\W+", "_", row["records"].partition("--phrases")[0])
+  paths = [folder / f"{part}{stem}.tfrecord" for part in ("train", "eval")]
+  for path in paths:
+    if not path.exists():
+      run(
+        "create_pretraining_data.py",
+        f"--input_file={folder / path.name.removesuffix(f'{stem}.tfrecord')}"
+        ".txt",
+        f"--output_file={path}",
+        f"--vocab_file={folder / 'vocab.txt'}",
+        "--dupe_factor=1",
+        *LENGTHS,
+        *flags,
+      )
+  return paths
+
+
+def train(row, arguments):
+  """Trains and evaluates a row, unless it is finished; returns its folder."""
+  folder = arguments.folder
+  output = folder / short_name(row)
+  if (output / "final_model").exists():
+    return output
+  train_file, eval_file = write_records(row, folder)
+  size = len((folder / "vocab.txt").read_text("utf-8").splitlines())
+  keys = json.loads(row["configuration"] or "{}")
+  config = folder / f"{short_name(row)}.json"
+  config.write_text(json.dumps({**SHAPE, "vocab_size": size, **keys}))
+  factor = int(row["steps"])
+  steps = arguments.steps * factor
+  during = [f"--eval_steps={steps // _EVALUATIONS}"] if factor > 1 else []
+  run(
+    "run_pretraining.py",
+    "--do_train",
+    "--do_eval",
+    f"--input_file={train_file}",
+    f"--eval_input_file={eval_file}",
+    f"--bert_config_file={config}",
+    f"--vocab_file={folder / 'vocab.txt'}",
+    f"--output_dir={output}",
+    f"--train_batch_size={arguments.batch}",
+    "--eval_batch_size=32",
+    "--max_eval_steps=10",
+    f"--num_train_steps={steps}",
+    f"--num_warmup_steps={steps // 10}",
+    f"--learning_rate={arguments.learning_rate}",
+    "--log_steps=20",
+    f"--save_checkpoints_steps={steps}",
+    *LENGTHS,
+    *split_flags(row["training"], folder),
+    *during,
+  )
+  return output
+
+
+def describe(row, output):
+  """Returns a line of the table: losses, accuracies and examples/s."""
+  results = json.loads((output / "eval_results.json").read_text())
+  heads = [name.removesuffix("_loss") for name in results if "_loss" in name]
+  scores = [
+    f"{head} {results[f'{head}_loss']:.3f}"
+    + (f" ({share:.1%})" if (share := results.get(f"{head}_accuracy")) else "")
+    for head in heads
+  ]
+  lines = logged(output)
+  rates = sorted(v for line in lines if (v := line.get("examples_per_second")))
+  speed = rates[len(rates) // 2] if rates else 0
+  name, loss = row["name"], results["loss"]
+  return f"| {name} | {loss:.3f} | {', '.join(scores)} | {speed:.0f} |"
+
+
+def logged(output):
+  text = (output / "train_log.jsonl").read_text("utf-8")
+  return list(map(json.loads, text.splitlines()))
+
+
+def progress(output, batch):
+  """Yields (step, seconds of training, loss of evaluation)."""
+  seconds, last = 0.0, 0
+  for line in logged(output):
+    if rate := line.get("examples_per_second"):
+      seconds += (line["step"] - last) * batch / rate
+      last = line["step"]
+    if (loss := line.get("eval/loss")) is not None:
+      yield line["step"], seconds, loss
+
+
+def main():
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument("--text", type=pathlib.Path, required=True)
+  parser.add_argument("--folder", type=pathlib.Path, required=True)
+  parser.add_argument("--rows", default="", help="Pattern of names.")
+  parser.add_argument("--vocab_size", type=int, default=8000)
+  parser.add_argument("--steps", type=int, default=200)
+  parser.add_argument("--batch", type=int, default=32)
+  parser.add_argument("--learning_rate", type=float, default=1e-3)
+  arguments = parser.parse_args()
+  chosen = rows(arguments.rows)
+  if not chosen:
+    raise errors.InputError(f"--rows={arguments.rows}: no such row in {PLACE}")
+  measured_runs.set_environment()
+  prepare(arguments.text, arguments.folder, arguments.vocab_size)
+  print("| way | loss | loss (accuracy) of each head | examples/s |")
+  print("|---|---|---|---|")
+  for row in chosen:
+    output = train(row, arguments)
+    print(describe(row, output), flush=True)
+    for step, seconds, loss in progress(output, arguments.batch):
+      print(f"  step {step}: {seconds:.1f} s, {loss:.4f}", flush=True)
+
+
+if __name__ == "__main__":
+  errors.report_input_errors(lambda argv: main())(sys.argv)
