@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 import script_runner
-from checkpoints import converter, model_files, sentence_folder
-from checkpoints import sentence_prompts as prompts_module
+from checkpoints import (
+  converter,
+  model_files,
+  sentence_folder,
+  sentence_prompts,
+)
 from common import errors, json_files
 from serving import text_models
 from test_checkpoints_sentence_folder import write_case
@@ -26,7 +30,7 @@ CASES = {
   "lit": {"prompt_name": "lit"},
   "query": {"prompt_name": "query"},
 }
-FILE = prompts_module.FILE
+FILE = sentence_prompts.FILE
 
 
 @pytest.fixture(scope="module")
@@ -255,15 +259,15 @@ def test_prompts_outside_of_the_pooling_are_refused(folder, tmp_path):
 def test_a_default_without_a_prompt_is_refused(tmp_path):
   (tmp_path / FILE).write_text('{"prompts": {}, "default_prompt_name": "q"}')
   with pytest.raises(errors.InputError, match="default_prompt_name is 'q'"):
-    prompts_module.read(str(tmp_path))
+    sentence_prompts.read(str(tmp_path))
   (tmp_path / FILE).write_text('{"default_prompt_name": "query"}')
-  assert prompts_module.read(str(tmp_path)).default == ""
+  assert sentence_prompts.read(str(tmp_path)).default == ""
 
 
 def test_a_prompt_without_a_name_gets_one(tmp_path):
-  prompts = prompts_module.Prompts({"q": "query: "})
-  prompts_module.write(str(tmp_path), prompts, "other: ")
-  read = prompts_module.read(json_files.Folder(str(tmp_path)))
+  prompts = sentence_prompts.Prompts({"q": "query: "})
+  sentence_prompts.write(str(tmp_path), prompts, "other: ")
+  read = sentence_prompts.read(json_files.Folder(str(tmp_path)))
   assert read.by_name == {"q": "query: ", "default": "other: "}
   assert read.default == "other: "
 

@@ -402,8 +402,11 @@ def test_every_extension_is_named_by_a_test_and_by_no_other_file(path):
   assert not importers
 
 
-# The folders of pre-training whose files flags name.
-NAMED = ("objectives", "networks", "maskings", "packings", "splitters")
+# The folders whose files flags name.
+NAMED = (
+  *("objectives", "networks", "maskings", "packings", "splitters"),
+  "losses",
+)
 # Words of other subjects, too: in the code of pre-training, they are names in
 # quotation marks. The last is a part of the names of weights, too.
 COMMON_WORDS = ("phrases", "spans", "punctuation", "replaced_tokens")
@@ -420,8 +423,10 @@ COMMON_WORDS = ("phrases", "spans", "punctuation", "replaced_tokens")
 )
 def test_no_other_code_speaks_of_an_extension(path):
   """Deleting the file leaves no trace of the capability in other code."""
-  # The scripts' default, and the left-to-right model's.
-  if path.stem in ("sentence_pairs", "pieces", "whole_words", "next_word"):
+  # The scripts' default, and the left-to-right model's; tables with soft labels
+  # are read by classification/soft_labels.py.
+  defaults = ("sentence_pairs", "pieces", "whole_words", "next_word")
+  if path.stem in (*defaults, "soft_labels"):
     return
   names, files = rf"\b{path.stem}\b", SOURCES
   if path.stem in COMMON_WORDS:
