@@ -28,6 +28,7 @@ vector per line, and --similarity the cosine similarity of a line's two texts:
 
 from answering import export_options
 from common import command, flag_values, flags
+from features import search_flags
 from serving import text_flags
 from training import common_flags
 
@@ -71,13 +72,6 @@ flags.define_options(
     "prompt prompt_name", needs="pooling|sparse|similarity|search"
   )
 )
-flags.DEFINE_string(
-  "query_prompt",
-  None,
-  "Text to put before each text of --search, instead of --prompt. By default "
-  "the folder's prompt 'query', if neither prompt is given.",
-  needs="search",
-)
 flags.DEFINE_bool(
   "sparse",
   False,
@@ -95,30 +89,7 @@ flags.DEFINE_bool(
   "prints it without --output_file.",
   needs="pooling",
 )
-flags.DEFINE_string(
-  "search",
-  None,
-  "File of texts, one per line. Prints, as JSON, the lines of --input_file "
-  "nearest to each text. If the files are equal, no line matches itself. "
-  "--output_file keeps the vectors.",
-  needs="pooling",
-  not_with="similarity output_format=jsonl",
-)
-flags.DEFINE_integer(
-  "top_k",
-  10,
-  "Number of lines that --search prints for each text.",
-  lower_bound=1,
-  needs="search",
-)
-flags.DEFINE_string(
-  "vectors_file",
-  None,
-  "File of vectors to reuse: the --output_file of an earlier --search with the "
-  "same --input_file and model.",
-  needs="search",
-  not_with="output_file",
-)
+search_flags.define()
 flags.DEFINE_bool(
   "normalize",
   False,
@@ -234,25 +205,11 @@ def complete_settings(
   settings = files.complete(settings, ["max_seq_length"], head=head)
   if settings.search:
     settings = settings.filled({"output_format": "npz"})
-    settings = with_prompts_of_search(settings, files)
+    prompt = settings.prompt if "prompt" in settings.given else None
+    chosen = files.prompts.of_search(prompt, settings.prompt_name)
+    settings = settings.replace(prompt=chosen["prompt"]).filled(chosen)
   run_settings.refuse_ignored(settings)
   return settings
-
-
-def with_prompts_of_search(
-  settings: run_settings.Settings, files: model_files.ModelFiles
-) -> run_settings.Settings:
-  """Returns settings with the prompts of the lines and of the queries.
-
-  Raises InputError: see sentence_prompts.Prompts.chosen.
-  """
-  name = settings.prompt_name
-  given = settings.prompt if "prompt" in settings.given else None
-  line_prompt = files.prompts.chosen(given, name, "document")
-  query_prompt = files.prompts.chosen(given, name, "query")
-  return settings.replace(prompt=line_prompt).filled(
-    {"query_prompt": query_prompt}
-  )
 
 
 def write_features(

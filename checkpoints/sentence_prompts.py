@@ -72,6 +72,16 @@ class Prompts(NamedTuple):
       )
     return text
 
+  def of_search(self, text: str | None, name: str | None) -> dict[str, str]:
+    """Returns {"prompt": of the lines, "query_prompt": of the queries}.
+
+    For arguments and errors see `chosen`.
+    """
+    return {
+      "prompt": self.chosen(text, name, "document"),
+      "query_prompt": self.chosen(text, name, "query"),
+    }
+
 
 def read(folder: json_files.Folder | str) -> Prompts:
   """Returns the prompts in the file of a folder, if it has one.

@@ -35,6 +35,10 @@ TRAINING_CASES = [
     "do_train save_best=f1 eval_steps=1",
   ),
 ]
+ON_TOP_CASES = [
+  ("on_top=bilstm", "do_eval", "do_train"),
+  ("on_top=bilstm", "do_train freeze_encoder", "do_train"),
+]
 CLASSIFIER = "head=classification "
 SPAN_FLAGS = (
   "max_query_length=3 max_answer_length=3 n_best_size=3 version_2_with_negative"
@@ -74,6 +78,17 @@ CASES = {
   ],
   "run_classifier": [
     *FILE_CASES,
+    *ON_TOP_CASES,
+    *(
+      ("on_top=bilstm", f"do_train {kind}", "do_train")
+      for kind in (SIMILARITY, RETRIEVAL)
+    ),
+    (
+      "splade_query_weight=1 splade_document_weight=1 sparse_pooling=sum "
+      "sparse_activation=log1p_relu",
+      "do_train",
+      "do_train losses=splade",
+    ),
     ("eval_fraction=.1", "do_eval", "do_eval train_file=a"),
     (FINE_TUNING, "do_eval", "do_train eval_file=a"),
     *TRAINING_CASES,
@@ -171,6 +186,7 @@ CASES = {
   ],
   "run_ner": [
     *FILE_CASES,
+    *ON_TOP_CASES,
     ("outside_label=0", "do_train scheme=none", "do_train"),
     (FINE_TUNING, "do_eval", "do_train eval_file=a"),
     (ORIGINAL_FLAGS, "do_eval", "do_train"),
@@ -202,6 +218,7 @@ CASES = {
     ),
   ],
   "run_squad": [
+    *ON_TOP_CASES,
     (
       "do_train",
       "train_file=a",
@@ -313,7 +330,9 @@ CASES = {
         VECTORS + "output_format=npz similarity",
       )
     ),
-    ("top_k=3", VECTORS, VECTORS + "search=b"),
+    ("top_k=3 query_prompt=a", VECTORS, VECTORS + "search=b"),
+    ("prompt=a prompt_name=b", "output_file=a", VECTORS),
+    ("prompt=a prompt_name=b", "output_file=a", "output_file=a sparse"),
     ("vectors_file=c", VECTORS + "search=b", "pooling=mean search=b"),
     ("vectors_file=c", "pooling=mean", "pooling=mean search=b"),
     (
@@ -364,6 +383,8 @@ CASES = {
     ("output_activation=sigmoid", "head=tagging", CLASSIFIER),
     ("text_pairs", "head=span", "head=embedding"),
     ("pooling=mean normalize", CLASSIFIER, "head=embedding"),
+    ("prompt=a prompt_name=b", CLASSIFIER, "head=embedding"),
+    ("prompt=a prompt_name=b", CLASSIFIER, "head=sparse"),
     ("pooling_layer=-2", CLASSIFIER, "head=embedding pooling=mean"),
     *(
       (
