@@ -119,27 +119,25 @@ def adam_direction(
   beta_1,
   beta_2,
   epsilon,
-  correction_step=None,
+  corrections=None,
 ) -> tuple:
   """Computes Adam's direction (Kingma & Ba, arXiv 1412.6980, algorithm 1).
 
-  As in the original: epsilon is outside the root, and without
-  `correction_step` the moments have no bias correction. They start at 0, so m
-  is too small for some tens of updates, and v for a few thousand. Returns the
-  direction, the new m and the new v.
+  As in the original: epsilon is outside the root, and without `corrections`
+  the moments have no bias correction. They start at 0, so m is too small for
+  some tens of updates, and v for a few thousand. Returns the direction, the new
+  m and the new v.
 
   Args:
     grad, m, v: gradient, first and second moment, which share a shape.
-    correction_step: number of this update, from 1; divides the moments by
-      1 - beta^step. None: the original's form, without correction.
+    corrections: `bias_corrections` for the number of this update, from 1, which
+      divide m and v. None: the original's form, without correction.
   """
   m = beta_1 * m + (1.0 - beta_1) * grad
   v = beta_2 * v + (1.0 - beta_2) * tf.square(grad)
-  if correction_step is None:
+  if corrections is None:
     return m / (tf.sqrt(v) + epsilon), m, v
-  c1, c2 = bias_corrections(
-    tf.cast(correction_step, m.dtype), beta_1=beta_1, beta_2=beta_2
-  )
+  c1, c2 = corrections
   return (m / c1) / (tf.sqrt(v / c2) + epsilon), m, v
 
 
@@ -160,7 +158,7 @@ def adam_weight_decay_update(
   layer_adaptation,
   **adam,
 ) -> tuple:
-  """Computes one update of BERT's Adam, AdamW (`correction_step`) or LAMB.
+  """Computes one update of BERT's Adam, AdamW (`corrections`) or LAMB.
 
   Weight decay is added to the direction, not to the gradient, so it does not
   enter the moments (Loshchilov & Hutter, arXiv 1711.05101). It is scaled by the

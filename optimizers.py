@@ -80,9 +80,10 @@ class AdamWeightDecay:
     self._bias_correction = bias_correction
     self._rate_multipliers = dict(rate_multipliers or {})
     self._compiles = jit_compile
-    self._formula = self._new_values
+    self._formula, self._corrections = self._new_values, self._bias_corrections
     if jit_compile:
       self._formula = tf.function(self._new_values, jit_compile=True)
+      self._corrections = tf.function(self._bias_corrections, jit_compile=True)
 
   def create_slots(self, variables: list[tf.Variable]) -> None:
     """Creates zero moments for the variables that will have a gradient.
@@ -136,8 +137,7 @@ class AdamWeightDecay:
     )
     pairs = list(zip(variables, grads))
     if self._compiles or self._adapts_layers:
-      for pair in pairs:
-        self._update_by_formula(*pair, **options)
+      self._update_by_formula(pairs, **options)
     else:
       self._update_in_place(pairs, **options)
 
@@ -151,24 +151,32 @@ class AdamWeightDecay:
     return self.slots[f"{name}/adam_m"], self.slots[f"{name}/adam_v"]
 
   def _update_by_formula(
-    self,
-    variable,
-    grad: tf.Tensor | tf.IndexedSlices,
-    *,
-    learning_rate,
-    **options,
+    self, pairs, *, learning_rate: tf.Tensor, step: tf.Tensor, **options
   ) -> None:
-    state = (variable, *self._moments(variable))
-    values = self._formula(
-      tuple(tf.convert_to_tensor(part) for part in state),
-      tf.convert_to_tensor(grad),
-      learning_rate=learning_rate * self._multiplier(variable),
-      decay=self.decays(named_weights.variable_name(variable)),
-      **options,
-    )
-    for part, value in zip(state, values):
-      # Nothing uses the new value, so it is not read back.
-      part.assign(value, read_value=False)
+    """Updates variables and their moments by the formula."""
+    # Scalars are computed once, not once per variable.
+    corrections = self._corrections(step) if self._bias_correction else None
+    rates = {
+      multiplier: learning_rate * multiplier
+      for multiplier in {self._multiplier(v) for v, _ in pairs}
+    }
+    for variable, grad in pairs:
+      state = (variable, *self._moments(variable))
+      values = self._formula(
+        tuple(tf.convert_to_tensor(part) for part in state),
+        tf.convert_to_tensor(grad),
+        learning_rate=rates[self._multiplier(variable)],
+        corrections=corrections,
+        decay=self.decays(named_weights.variable_name(variable)),
+        **options,
+      )
+      for part, value in zip(state, values):
+        # Nothing uses the new value, so it is not read back.
+        part.assign(value, read_value=False)
+
+  def _bias_corrections(self, step: tf.Tensor) -> list:
+    """Returns the corrections of the update that follows `step` updates."""
+    return optimization.bias_corrections(step + 1.0, **self._betas)
 
   def _kernel_scales(self, step) -> tuple:
     """Returns factors for gradient, rate and epsilon that make updates exact.
@@ -186,7 +194,7 @@ class AdamWeightDecay:
     s1, s2 = map(_kernel_share, self._betas.values())
     grad_scale, rate_scale, epsilon_scale = s2**-0.5, s2**0.5 / s1, 1.0
     if self._bias_correction:
-      c1, c2 = optimization.bias_corrections(step + 1.0, **self._betas)
+      c1, c2 = self._bias_corrections(step)
       rate_scale, epsilon_scale = rate_scale * tf.sqrt(c2) / c1, tf.sqrt(c2)
     return grad_scale, rate_scale, epsilon_scale
 
@@ -269,7 +277,7 @@ class AdamWeightDecay:
     grad: tf.Tensor | tf.IndexedSlices,
     *,
     learning_rate,
-    step,
+    corrections: list | None,
     grad_scale: float | tf.Tensor,
     apply: bool | tf.Tensor,
     decay,
@@ -283,7 +291,7 @@ class AdamWeightDecay:
       v,
       learning_rate=learning_rate,
       weight_decay_rate=self._weight_decay_rate if decay else 0.0,
-      correction_step=step + 1.0 if self._bias_correction else None,
+      corrections=corrections,
       layer_adaptation=self._adapts_layers and decay,
       **self._adam,
     )

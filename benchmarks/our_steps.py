@@ -9,6 +9,7 @@ import tensorflow as tf
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import heads
+import kernels
 import modeling
 import optimizers
 from pretraining.networks import encoder
@@ -19,9 +20,15 @@ class _Steps:
 
   def __init__(self, variables, *, compiled=False, optimizer="adamw"):
     self._variables = variables
-    self._optimizer = optimizers.make_optimizer(optimizer)
+    # As in training/harness.py: XLA compiles the formula of the update, too.
+    self._optimizer = optimizers.make_optimizer(
+      optimizer, jit_compile=bool(compiled)
+    )
     self._steps, self._last = 0, tf.constant(0.0)
-    self.train_step = tf.function(self._train_step, jit_compile=compiled)
+    step = kernels.for_compiler(self._train_step) if compiled else None
+    self.train_step = tf.function(
+      step or self._train_step, jit_compile=compiled
+    )
 
   def wait(self):
     """Waits until the device has finished its work."""

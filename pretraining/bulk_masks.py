@@ -84,15 +84,10 @@ class BulkMasker(masks.Masker):
   rng: bulk_random.BulkRandom
 
   def __init__(
-    self,
-    corpus: data.Corpus,
-    vocabulary: data.Vocabulary,
-    options: Any,
-    rng: random.Random,
-    *,
-    together: int = bulk_random.WORDS_TOGETHER,
+    self, *arguments: Any, together: int = bulk_random.WORDS_TOGETHER
   ):
     """Takes the arguments of masks.Masker; see BulkRandom for `together`."""
+    corpus, vocabulary, options, rng = arguments
     bulk = bulk_random.BulkRandom(
       rng,
       lambda words: codes(words, len(vocabulary.ids), options.mask_shares),

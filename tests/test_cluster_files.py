@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -88,3 +89,54 @@ def test_slurm_queues_a_stopped_run_again():
     assert finished.returncode == code
     printed[code] = finished.stdout
   assert printed == {0: "", 1: "", 75: "scontrol requeue 7\n"}
+
+
+class Tracker:
+  """Stands in for wandb, trackio and mlflow; keeps what it is given."""
+
+  def __init__(self):
+    self.logged = []
+
+  def init(self, *, project):
+    assert project
+    return self
+
+  def start_run(self):
+    pass
+
+  def log(self, data, step=None):
+    self.logged.append((step, data))
+
+  log_metrics = log
+
+
+@pytest.mark.parametrize("name", ["wandb", "trackio", "mlflow"])
+def test_trackers_get_the_numbers_of_every_step(name, tmp_path, monkeypatch):
+  page = (ROOT / "docs" / "cluster.md").read_text()
+  section = page.partition("## Trackers")[2].partition("\n## ")[0]
+  assert name in section.lower()
+  lines = re.findall(r"^    (.*)$", section, re.M)
+  if name != "wandb":
+    # A comment has MLflow's form of its line; trackio has wandb's calls.
+    lines = [_line_for(name, line) for line in lines]
+  folder = tmp_path / "pretraining_output"
+  folder.mkdir()
+  (folder / "train_log.jsonl").write_text(
+    '{"step": 10, "loss": 2.5, "time": "2026-11-29"}\n{"eval_loss": 2.25}\n'
+  )
+  monkeypatch.chdir(tmp_path)
+  tracker = Tracker()
+  monkeypatch.setitem(sys.modules, name, tracker)
+  exec("\n".join(lines), {})
+  assert tracker.logged == [(10, {"loss": 2.5}), (None, {"eval_loss": 2.25})]
+
+
+def _line_for(name, line):
+  if name == "trackio":
+    return line.replace("json, wandb", "json, trackio as wandb")
+  code, _, other = line.partition("# ")
+  if not other:
+    return line.replace("json, wandb", "json, mlflow")
+  if "import" in code:
+    return "import json, mlflow"
+  return code[: len(code) - len(code.lstrip())] + other

@@ -212,3 +212,21 @@ def test_of_call_uses_or_draws_a_seed():
   np.testing.assert_array_equal(of_call(True, [1, 2]).seed, [1, 2])
   first, second = (of_call(True).seed for _ in range(2))
   assert first.shape == [2] and np.any(first != second)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_gradient_of_a_bias_is_a_sum_of_rows(compiled):
+  rows = tf.constant(np.random.default_rng(1).normal(size=(50, 6)), tf.float32)
+  bias = tf.zeros([6])
+
+  def gradient():
+    with tf.GradientTape() as tape:
+      tape.watch(bias)
+      total = tf.reduce_sum(kernels.add_bias(rows, bias) * rows)
+    return tape.gradient(total, bias)
+
+  function = kernels.for_compiler(gradient) if compiled else gradient
+  traced = tf.function(function, jit_compile=compiled)
+  np.testing.assert_allclose(traced(), rows.numpy().sum(0), rtol=1e-5)
+  operations = traced.get_concrete_function().graph.get_operations()
+  assert ("MatMul" in {op.type for op in operations}) != compiled

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+import kernels
 import named_weights
 import optimization
 import optimizers
@@ -152,11 +153,14 @@ class TrainingStep:
     # replicas, it compiles only the part of the step before the exchange.
     # AutoGraph is off, because converting the network's code takes longer than
     # tracing it.
+    step = kernels.for_compiler(self._step) if jit and alone else self._step
     self.step = tf.function(
-      self._step, jit_compile=(jit and alone) or None, autograph=False
+      step, jit_compile=(jit and alone) or None, autograph=False
     )
     self._compiled_gradients, self._compiled_outputs = [
-      tf.function(function, jit_compile=True, autograph=False)
+      tf.function(
+        kernels.for_compiler(function), jit_compile=True, autograph=False
+      )
       if jit and not alone
       else function
       for function in (self._gradients, self._parts.outputs)
