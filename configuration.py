@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from absl import logging
 
-from common import errors, json_files, memory
+from common import errors, json_files, memory, model_formats
 
 _COUNTS = (
   "vocab_size hidden_size num_hidden_layers num_attention_heads "
@@ -66,7 +66,7 @@ class BertConfig:
   initializer_range: float = 0.02
   # Added to the variance in layer norms. It is a class variable, because the
   # original's file lacks this key; a variant's file may have it.
-  layer_norm_eps: ClassVar[float] = 1e-12
+  layer_norm_eps: ClassVar[float] = model_formats.EPSILON
 
   if TYPE_CHECKING:
 
@@ -223,100 +223,6 @@ class BertConfig:
 
 # Hugging Face's config.json often has one of these weight files next to it.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
-# The keys that both formats have, under our names.
-_SHARED = [
-  *_COUNTS,
-  *"hidden_act hidden_dropout_prob attention_probs_dropout_prob".split(),
-  "initializer_range",
-]
-
-
-class _ModelFormat(NamedTuple):
-  """Describes transformers' configuration format of one model type.
-
-  Attributes:
-    defaults: {our name of a key: its default}, where BertConfig's does not fit.
-    names: {our name: transformers' name, or None}, where the names differ.
-    others: further keys of this model type, not in `_SHARED`.
-  """
-
-  defaults: dict
-  names: dict = {}
-  others: tuple[str, ...] = ()
-
-
-_BERT = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
-_EPSILON = BertConfig.layer_norm_eps
-_ROBERTA = _ModelFormat(
-  defaults={
-    **_BERT,
-    "vocab_size": 50265,
-    # Includes the table's rows before position 0, which BertConfig excludes.
-    "max_position_embeddings": 512,
-    "pad_token_id": 1,
-    "layer_norm_eps": _EPSILON,
-  },
-  others=("pad_token_id", "layer_norm_eps"),
-)
-# {key of either format that changes the network: BERT's value}
-_OTHER_NETWORKS = {
-  "ln_type": "postln",
-  "use_bottleneck": False,
-  "trigram_input": False,
-  "intra_bottleneck_size": None,
-  "normalization_type": "layer_norm",
-  "inner_group_num": 1,
-  "net_structure_type": 0,
-  "position_embedding_type": "absolute",
-  "is_decoder": False,
-  "add_cross_attention": False,
-}
-ROBERTA_TYPES = ("camembert", "roberta", "xlm-roberta")
-# {model_type: _ModelFormat}; a model_type is also the name of a variant.
-_FORMATS = {
-  "bert": _ModelFormat(defaults=_BERT, others=("layer_norm_eps",)),
-  "distilbert": _ModelFormat(
-    defaults={**_BERT, "num_hidden_layers": 6},
-    names={
-      "hidden_size": "dim",
-      "num_hidden_layers": "n_layers",
-      "num_attention_heads": "n_heads",
-      "intermediate_size": "hidden_dim",
-      "hidden_act": "activation",
-      "hidden_dropout_prob": "dropout",
-      "attention_probs_dropout_prob": "attention_dropout",
-      "type_vocab_size": None,
-    },
-  ),
-  "albert": _ModelFormat(
-    defaults={
-      **_BERT,
-      "vocab_size": 30000,
-      "embedding_size": 128,
-      "hidden_size": 4096,
-      "num_hidden_groups": 1,
-      "num_attention_heads": 64,
-      "intermediate_size": 16384,
-      "hidden_act": "gelu_new",
-      "hidden_dropout_prob": 0,
-      "attention_probs_dropout_prob": 0,
-    },
-    others=("embedding_size", "num_hidden_groups", "layer_norm_eps"),
-  ),
-  "electra": _ModelFormat(
-    defaults={
-      **_BERT,
-      "embedding_size": 128,
-      "hidden_size": 256,
-      "num_attention_heads": 4,
-      "intermediate_size": 1024,
-    },
-    others=("embedding_size", "layer_norm_eps"),
-  ),
-  "camembert": _ROBERTA,
-  "roberta": _ROBERTA,
-  "xlm-roberta": _ROBERTA,
-}
 # Keys for a fine-tuned model's task; only this project has the last two.
 _TASK_KEYS = {
   "id2label": dict[str, str],
@@ -416,9 +322,9 @@ def read(path: str, folder: json_files.Folder | None = None) -> dict:
   return values
 
 
-def _check_network(values) -> None:
+def _check_network(values: dict, known_values: dict | None = None) -> None:
   """Raises InputError if a key needs a network that is not implemented."""
-  for key, known in _OTHER_NETWORKS.items():
+  for key, known in (known_values or model_formats.OTHER_NETWORKS).items():
     if values.get(key, known) != known:
       raise errors.InputError(
         f"{key} is {values[key]!r}, which is not supported; expected a model "
@@ -436,33 +342,36 @@ def from_huggingface(values: dict) -> dict:
   variant = json_files.field(values, "model_type", str, _SOURCE, "bert")
   if variant == "ernie" and not values.get("use_task_id"):
     variant = "bert"  # Without a task embedding, ERNIE has BERT's network.
-  if variant not in _FORMATS:
+  if variant not in model_formats.FORMATS:
     raise errors.InputError(
       f"model_type is {variant!r}; only the types "
-      + ", ".join(map(repr, sorted(_FORMATS)))
+      + ", ".join(map(repr, sorted(model_formats.FORMATS)))
       + " can be read"
     )
-  model_format = _FORMATS[variant]
-  _check_network(values)
+  model_format = model_formats.FORMATS[variant]
+  _check_network(values, model_format.other_networks)
   huggingface_names = {
-    n: model_format.names.get(n, n) for n in (*_SHARED, *model_format.others)
+    n: model_format.names.get(n, n)
+    for n in (*model_formats.SHARED, *model_format.others)
   }
   config = {
     **model_format.defaults,
     **{name: values[n] for name, n in huggingface_names.items() if n in values},
   }
-  if rows_before := _rows_before(config):
+  if rows_before := _rows_before(config, variant):
     rows = json_files.field(config, "max_position_embeddings", int, _SOURCE)
     config["max_position_embeddings"] = rows - rows_before
-  if variant not in ROBERTA_TYPES and config.get("layer_norm_eps") == _EPSILON:
+  is_roberta = variant in model_formats.ROBERTA_TYPES
+  epsilon = config.get("layer_norm_eps")
+  if not is_roberta and epsilon == model_formats.EPSILON:
     del config["layer_norm_eps"]
   # BERT's file has no `variant`, like the original's.
   if variant != "bert":
     config["variant"] = variant
   # `check` handles unknown names and values that are not strings.
-  name = config["hidden_act"]
-  if isinstance(name, str):
-    config["hidden_act"] = _ACTIVATIONS.get(name, name)
+  for key in ("hidden_act", *model_format.activations):
+    if isinstance(name := config.get(key), str):
+      config[key] = _ACTIVATIONS.get(name, name)
   if variant == "electra" and config["hidden_act"] != "gelu_erf":
     # transformers' generator always uses the exact GELU; the authors' does not.
     config["masked_lm_act"] = "gelu_erf"
@@ -519,8 +428,10 @@ def head_of(values: dict) -> str | None:
   return problem.head if problem else None
 
 
-def _rows_before(config: dict) -> int:
+def _rows_before(config: dict, variant: str) -> int:
   """Returns how many rows of the position table precede position 0."""
+  if variant not in model_formats.ROBERTA_TYPES:
+    return 0
   return json_files.field(config, "pad_token_id", int, _SOURCE, -1) + 1
 
 
@@ -543,9 +454,15 @@ def masked_lm_act(config: BertConfig) -> str | Callable:
   generator, whatever the encoder's activation is.
   """
   values = config.to_dict()
-  if values.get("variant") in ROBERTA_TYPES:
+  if values.get("variant") in model_formats.ROBERTA_TYPES:
     return "gelu_erf"
   return values.get("masked_lm_act", config.hidden_act)
+
+
+def has_transform(config: BertConfig) -> bool:
+  """Returns whether the masked-LM head has a transform of its own."""
+  known = model_formats.FORMATS.get(config.to_dict().get("variant", "bert"))
+  return known is None or known.has_transform
 
 
 def only_here(config: BertConfig) -> str:
@@ -553,7 +470,7 @@ def only_here(config: BertConfig) -> str:
   if names := tops(config):
     return f"a model with {' and '.join(names)} on top"
   variant = config.to_dict().get("variant", "bert")
-  return "" if variant in _FORMATS else variant
+  return "" if variant in model_formats.FORMATS else variant
 
 
 def tops(config: BertConfig) -> list[str]:
@@ -573,18 +490,19 @@ def check_huggingface(config: BertConfig) -> None:
 
 def to_huggingface(config: dict, architecture: str) -> dict:
   """Converts our values to a config.json for a class of transformers."""
-  variant, act = config.get("variant", "bert"), config["hidden_act"]
-  model_format = _FORMATS[variant]
-  config = {**config, "hidden_act": THEIR_ACTIVATIONS.get(act, act)}
+  variant = config.get("variant", "bert")
+  model_format = model_formats.FORMATS[variant]
+  config = {**config}
+  for key in {"hidden_act", *model_format.activations} & config.keys():
+    config[key] = THEIR_ACTIVATIONS.get(config[key], config[key])
   values = {
     model_format.names.get(name, name): config[name]
-    for name in (*_SHARED, *model_format.others)
+    for name in (*model_formats.SHARED, *model_format.others)
     if name in config
   }
   # The key None stands for names that transformers lacks.
   values.pop(None, None)
-  # In `values`, unlike `config`, only RoBERTa's relatives have a pad_token_id.
-  if rows_before := _rows_before(values):
+  if rows_before := _rows_before(values, variant):
     values["max_position_embeddings"] += rows_before
   values |= of_a_task(config)
   name = values.get("problem_type", "")
@@ -600,7 +518,8 @@ def to_huggingface(config: dict, architecture: str) -> dict:
   if name in RERANKERS or not (name in PROBLEMS and PROBLEMS[name].activation):
     values.pop("problem_type", None)
   if "layer_norm_eps" in model_format.others:
-    values.setdefault("layer_norm_eps", _EPSILON)
+    key = model_format.names.get("layer_norm_eps") or "layer_norm_eps"
+    values.setdefault(key, model_formats.EPSILON)
   return {
     # The id of [PAD] in BERT's released vocabularies and of <pad> in ALBERT's.
     "pad_token_id": 0,

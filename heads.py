@@ -25,6 +25,8 @@ def masked_lm_shapes(
 ) -> dict[str, tuple]:
   """Returns {name: shape} of a `MaskedLMHead`, without the word embeddings."""
   width = width or config.hidden_size
+  if not configuration.has_transform(config):
+    return {"cls/predictions/output_bias": (config.vocab_size,)}
   return {
     **configuration.dense_shapes(
       "cls/predictions/transform/dense", config.hidden_size, width
@@ -81,8 +83,9 @@ class MaskedLMHead(named_weights.Weights):
       # Gathers first, because the slowest part is the product with V columns.
       x = tf.gather(x, masked_lm_positions, batch_dims=1)  # [B, P, H]
     # The transform: [B, P, H] -> [B, P, E].
-    x = layers.dense(x, weights, "transform/dense", self._activation)
-    x = layers.layer_norm(x, weights, "transform/LayerNorm", self._epsilon)
+    if "transform/dense/kernel" in weights:
+      x = layers.dense(x, weights, "transform/dense", self._activation)
+      x = layers.layer_norm(x, weights, "transform/LayerNorm", self._epsilon)
     return layers.output_logits(x, self._table(), weights["output_bias"])
 
 
@@ -183,9 +186,10 @@ class _OutputHead(named_weights.Weights):
   ):
     shapes = output_shapes(config, prefix, num_outputs)
     super().__init__(shapes, stddev=stddev, seed=seed)
+    self._dropout_rate = getattr(config, "head_dropout", _HEAD_DROPOUT)
 
   def _logits(self, x: tf.Tensor, dropout=layers.Dropout()):
-    x = dropout.at("head")(tf.cast(x, tf.float32), _HEAD_DROPOUT)
+    x = dropout.at("head")(tf.cast(x, tf.float32), self._dropout_rate)
     return layers.output_logits(x, *self._weights)
 
 

@@ -61,9 +61,9 @@ def layer_norm(
   """Returns gamma (x - mean) / sqrt(variance + epsilon) + beta.
 
   Mean and variance of x [..., H] are over H, in float32 (arXiv 1607.06450).
-  `weights` has float32 [H] under "<name>/beta" and "<name>/gamma".
+  `weights` has float32 [H] under "<name>/gamma" and maybe "<name>/beta".
   """
-  beta = tf.convert_to_tensor(weights[f"{name}/beta"])
+  beta = tf.convert_to_tensor(weights.get(f"{name}/beta", 0.0))
   gamma = tf.convert_to_tensor(weights[f"{name}/gamma"])
   return kernels.normalize(x, beta, gamma, epsilon)
 
@@ -72,15 +72,17 @@ def dense(x: tf.Tensor, weights: dict, name: str, activation=None) -> tf.Tensor:
   """Returns activation(x @ kernel + bias), computed in the dtype of `x`.
 
   `x` is [..., in]; `weights` has "<name>/kernel" [in, out] and "<name>/bias"
-  [out].
+  [out], or no bias.
   """
   kernel = tf.cast(weights[f"{name}/kernel"], x.dtype)  # [in, out]
-  bias = tf.cast(weights[f"{name}/bias"], x.dtype)  # [out]
+  bias = weights.get(f"{name}/bias")  # [out]
   # Reshapes x to one matrix, because TensorFlow's product of a batch of
   # matrices with a shared matrix is slower, and so is its gradient.
   is_matrix = len(x.shape) == 2
   rows = x if is_matrix else tf.reshape(x, [-1, kernel.shape[0]])  # [M, in]
-  product = kernels.add_bias(tf.matmul(rows, kernel), bias)  # [M, out]
+  product = tf.matmul(rows, kernel)  # [M, out]
+  if bias is not None:
+    product = kernels.add_bias(product, tf.cast(bias, x.dtype))
   if activation is not None:
     product = activation(product)
   if is_matrix:

@@ -320,7 +320,7 @@ class BertModel(named_weights.Weights):
         x,
         weights,
         rows=rows,
-        bias=bias,
+        bias=self._layer_bias(bias, number),
         positions=computed,
         dropout={s: dropout.at(f"layer_{number}/{s}") for s in LAYER_SITES},
         return_attention=return_attention,
@@ -393,6 +393,11 @@ class BertModel(named_weights.Weights):
     del input_ids
     return layers.attention_bias(input_mask)
 
+  def _layer_bias(self, bias: tf.Tensor, number: int) -> tf.Tensor:
+    """Returns what a layer gets of the result of `_attention_bias`."""
+    del number
+    return bias
+
   def _embed(
     self, rows, input_ids: tf.Tensor, token_type_ids, dropout
   ) -> tf.Tensor:
@@ -418,8 +423,9 @@ class BertModel(named_weights.Weights):
       table = tf.cast(weights["token_type_embeddings"], tf.float32)
       # As in the original: a segment out of range gets a zero row.
       summed += layers.one_hot_lookup(segments, table)
-    table = tf.cast(self._position_table(weights), tf.float32)
-    summed = rows.add_by_position(summed, table)
+    table = self._position_table(weights)
+    if table is not None:
+      summed = rows.add_by_position(summed, tf.cast(table, tf.float32))
     epsilon = self.config.layer_norm_eps
     x = layers.layer_norm(summed, weights, "LayerNorm", epsilon)  # [S, H]
     x = dropout.at("embeddings")(x, self.config.hidden_dropout_prob)
@@ -436,6 +442,10 @@ class BertModel(named_weights.Weights):
   def pooled_positions(self, input_mask: tf.Tensor) -> tf.Tensor:
     """Returns int32 [B, 1], the position that is pooled: [CLS]."""
     return tf.zeros([tf.shape(input_mask)[0], 1], tf.int32)
+
+  def head_states(self, states: tf.Tensor) -> tf.Tensor:
+    """Returns what heads of tokens read of the last states [..., H]."""
+    return states
 
   def pooled_states(
     self, states: tf.Tensor, input_mask: tf.Tensor

@@ -127,6 +127,10 @@ class ServedModel(tf.Module):
     """Adds labels, tokens and answers to `from_ids`'s outputs (SavedModel)."""
     return outputs
 
+  def _head_states(self, output: modeling.BertOutput) -> tf.Tensor:
+    """Returns what heads of tokens read, [B, T or P, H]."""
+    return self.bert.head_states(output.sequence_output)
+
   def _make_head(self) -> Any:
     return None
 
@@ -178,7 +182,7 @@ class Embedder(ServedModel):
     depth = self.config.num_hidden_layers
     self.pooling = sentence_pooling.Pooling.of(self.settings, depth)
     if self.pooling.mode != "pooled":
-      self.allowed_missing = heads.POOLER
+      self.allowed_missing = registry.OPTIONAL
 
   def from_ids(self, **inputs: tf.Tensor) -> dict:
     """Returns {"embedding": [B, D]}."""
@@ -235,14 +239,15 @@ class MaskFiller(ServedModel):
     # The word embeddings may be padded to a round number of rows. Rows beyond
     # the vocabulary have no token.
     count = len(vocabularies.lines(self.tokenizer))
-    return self.head(output.sequence_output)[..., :count]  # [B, P, V]
+    states = self._head_states(output)
+    return self.head(states)[..., :count]  # [B, P, V]
 
   def exported(
     self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: Any = None
   ) -> dict:
     """Returns {"logits": [B, T, V]}."""
     output = self.bert(input_ids, input_mask, segment_ids)
-    return {"logits": self.head(output.sequence_output)}
+    return {"logits": self.head(self._head_states(output))}
 
   def named(self, outputs: dict) -> dict:
     """Replaces token ids with tokens."""
@@ -258,7 +263,7 @@ class WordWeigher(MaskFiller):
 
   def from_ids(self, **inputs: tf.Tensor) -> dict:
     """Returns {"embedding": [B, V]}; see heads.word_weights."""
-    states, mask = self.encode(inputs).sequence_output, inputs["input_mask"]
+    states, mask = self._head_states(self.encode(inputs)), inputs["input_mask"]
     rules = self.settings.sparse_pooling, self.settings.sparse_activation
     weights = heads.word_weights(self.head, states, mask, *rules)
     return {"embedding": weights}
@@ -304,7 +309,7 @@ class Tagger(ServedModel):
     return {"probabilities": tf.nn.softmax(logits)}
 
   def _logits(self, output: modeling.BertOutput, training: bool) -> dict:
-    return {"logits": self.head(output.sequence_output, training)}
+    return {"logits": self.head(self._head_states(output), training)}
 
 
 class QuestionAnswerer(ServedModel):
@@ -325,7 +330,7 @@ class QuestionAnswerer(ServedModel):
 
   def _logits(self, output: modeling.BertOutput, training: bool) -> dict:
     del training
-    start, end = self.head(output.sequence_output)
+    start, end = self.head(self._head_states(output))
     return {"start_logits": start, "end_logits": end}
 
 

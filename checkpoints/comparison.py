@@ -26,11 +26,14 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
   """Returns the outputs of the encoder and the heads for `random_batch`."""
   config, reader = source.config, source.reader
   encoder = registry.make_encoder(config)
-  weight_files.load(encoder.variables, reader, allowed_missing=heads.POOLER)
+  weight_files.load(
+    encoder.variables, reader, allowed_missing=registry.OPTIONAL
+  )
   output = encoder(*map(tf.constant, random_batch(config)))
   sequence, pooled = output.sequence_output, output.pooled_output
   computed = {"sequence_output": sequence}
-  if "bert/pooler/dense/kernel" in reader.shapes:
+  sequence = encoder.head_states(sequence)
+  if {"bert/pooler/dense/kernel", "bert/head/dense/kernel"} & {*reader.shapes}:
     computed["pooled_output"] = pooled
   num_labels = reader.shapes.get("output_bias", [1])[0]
   known_heads = {

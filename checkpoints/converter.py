@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 import configuration
-import heads
 from checkpoints import (
   huggingface,
   model_folder,
@@ -126,7 +125,7 @@ def _check_shapes(
     )
   # Several Hugging Face classes lack the pooler.
   weight_files.check_shapes(
-    registry.shapes(config), reader, allowed_missing=heads.POOLER
+    registry.shapes(config), reader, allowed_missing=registry.OPTIONAL
   )
 
 

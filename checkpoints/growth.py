@@ -109,7 +109,8 @@ def grow(
         vocab_file = _with_length(vocab_file, folder, max_length)
   config = configuration.BertConfig.from_dict({**config.to_dict(), **changes})
   config.check_memory(registry.shapes)
-  positions = registry.shapes(config)[_POSITIONS][0]
+  # ModernBERT's positions have no table.
+  positions, *_ = registry.shapes(config).get(_POSITIONS, (0,))
 
   def with_words(value: np.ndarray) -> np.ndarray:
     value = _lengthened(value, np.zeros(config.vocab_size - len(value), int))

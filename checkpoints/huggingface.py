@@ -65,14 +65,16 @@ def open_reader(
     file: the result of model_folder.weights_file.
     folder: the folder of this file.
   """
-  config = None
+  config, is_span = None, False
   if "config.json" in folder.names:
     config = configuration.read(folder.path_of("config.json"), folder)
+    classes = folder.read("config.json").get("architectures")
+    is_span = "ForQuestionAnswering" in str(classes)
   tensors, prefix = _without_prefix(_open_files(file))
   values = config or {"variant": weight_names.variant_of(tensors)}
   variant = values.get("variant", "bert")
   _check_tied(path, tensors, variant)
-  names, derived = weight_names.find(variant, tensors)
+  names, derived = weight_names.find(variant, tensors, is_span=is_span)
 
   def read(name: str) -> np.ndarray:
     value = tensors[name].read()
@@ -122,7 +124,7 @@ def _check_tied(path: str, tensors: Tensors, variant: str) -> None:
   """
   for pair in weight_names.tied(variant).items():
     # A file has these names with or without the variant's prefix.
-    prefix = f"{weight_names.family_of(variant)}."
+    prefix = weight_names.prefix_of(variant)
     spellings = [{n, n.removeprefix(prefix)} for n in pair]
     names = [n for each in spellings for n in each & tensors.keys()]
     if len(names) == 2:

@@ -61,6 +61,11 @@ def keep(source: converter.Source, texts: Sequence[str]) -> converter.Source:
       f"--keep_layers={','.join(texts)}: expected ascending numbers from 0 to "
       f"{depth - 1}, such as {','.join(map(str, range(0, depth, 2)))}"
     )
+  if registry.layers_differ(config):
+    raise errors.InputError(
+      f"--keep_layers: a layer of {registry.name_of(config)} cannot take "
+      "another's place: some attend to the whole text, others to near tokens"
+    )
   values = {**config.to_dict(), "num_hidden_layers": len(numbers)}
   return source._replace(
     reader=_ShallowReader(source.reader, numbers),

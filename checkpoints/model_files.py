@@ -28,7 +28,14 @@ from checkpoints import (
   sentence_folder,
   sentence_prompts,
 )
-from common import errors, file_io, flag_values, json_files, run_settings
+from common import (
+  errors,
+  file_io,
+  flag_values,
+  json_files,
+  model_formats,
+  run_settings,
+)
 from variants import vocabularies, vocabulary_files
 
 if TYPE_CHECKING:
@@ -307,7 +314,7 @@ class ModelFiles:
 
     RoBERTa gives such a token no position, and each token has one here.
     """
-    if self.values.get("variant") not in configuration.ROBERTA_TYPES:
+    if self.values.get("variant") not in model_formats.ROBERTA_TYPES:
       return
     number = json_files.field(
       self.values, "pad_token_id", int, self.config_file, -1

@@ -491,6 +491,7 @@ def check_shapes(
 # {pattern of names of variables: the part of a model that they form}
 _PARTS = {
   r"bert/pooler/": "the pooler",
+  r"bert/head/": "the transform before the output layers",
   r"output_(weights|bias)$": "the classifier",
   r"cls/squad/": "the layer that finds answers",
   r"cls/predictions/": "the masked-LM head",

@@ -171,6 +171,24 @@ _RENAMED = {
     ("cls/replaced_tokens/", "discriminator_predictions/dense_prediction/"),
     *_HUGGINGFACE,
   ),
+  "modernbert": (
+    ("cls/seq_relationship.*", ""),
+    ("^cls/squad/", "classifier/"),
+    ("^cls/predictions/output_", "decoder/"),
+    ("^bert/head/", "head/"),
+    ("^bert/encoder/LayerNorm", "bert/final_norm"),
+    ("^bert/encoder/layer_", "bert/layers/"),
+    ("^bert/", "model/"),
+    ("word_embeddings$", "tok_embeddings/weight"),
+    ("attention/LayerNorm", "attn_norm"),
+    ("attention/self/qkv", "attn/Wqkv"),
+    ("attention/output/dense", "attn/Wo"),
+    ("intermediate/LayerNorm", "mlp_norm"),
+    ("intermediate/dense", "mlp/Wi"),
+    (r"(\d)/output/dense", r"\1/mlp/Wo"),
+    ("(embeddings|head)/LayerNorm", r"\1/norm"),
+    *_HUGGINGFACE,
+  ),
   "roberta": (
     ("cls/seq_relationship.*", ""),
     ("^bert", "roberta"),
@@ -207,6 +225,8 @@ _RENAMED = {
 _HUGGINGFACE_LAYOUTS = {"/kernel$": "transposed"}
 # {variant: variant with the same names}
 _FAMILIES = {"camembert": "roberta", "xlm-roberta": "roberta"}
+# {variant: first part of the names of its encoder}, if it is not the variant.
+_PREFIXES = {"modernbert": "model"}
 # {variant: prefixes of names that only its sequence classifier has}. ELECTRA's
 # token classifier has a different name for the last layer, and RoBERTa's
 # encoder has a different name for the pooler.
@@ -215,6 +235,8 @@ _ONLY_FOR_SEQUENCES = {
   "electra": ("classifier.dense.", "classifier.out_proj."),
   "roberta": ("classifier.dense.", "classifier.out_proj."),
 }
+# {variant: prefixes of names that a class without a head lacks}
+_ONLY_WITH_HEAD = {"modernbert": ("head.",)}
 # The same for the classes for multiple choice, which have a pooler. DistilBERT
 # names them all as in the sequence classifier.
 _NOT_FOR_CHOICES = {
@@ -273,12 +295,18 @@ def _tf1_names(variant: str, numbers: Sequence[str]) -> list[str]:
   config = configuration.BertConfig.from_dict(
     {
       "vocab_size": 1,
-      "num_hidden_layers": 1,
+      # The second layer has the names of all further layers.
+      "num_hidden_layers": 2,
       "variant": variant,
       # For ALBERT and ELECTRA.
       "embedding_size": 1,
       "num_hidden_groups": 1,
       "pad_token_id": 1,  # For RoBERTa.
+      # For ModernBERT.
+      "attention_bias": True,
+      "mlp_bias": True,
+      "norm_bias": True,
+      "classifier_bias": True,
     }
   )
   shapes = {**registry.shapes(config), **heads.masked_lm_shapes(config)}
@@ -288,12 +316,13 @@ def _tf1_names(variant: str, numbers: Sequence[str]) -> list[str]:
     shapes.update(heads.pair_target_shapes(config))
   for head in ("cls/seq_relationship/", "", "cls/squad/"):
     shapes.update(heads.output_shapes(config, head, 1))
-  of_layer = "encoder/(layer|transformer/group)_0/"
-  return [
+  of_layer = "encoder/(layer|transformer/group)_[01]/"
+  names = [
     re.sub(of_layer, rf"encoder/\g<1>_{number}/", name)
     for name in shapes
     for number in (numbers if re.search(of_layer, name) else [0])
   ]
+  return list(dict.fromkeys(names))
 
 
 # Replacements for names in checkpoints of ELECTRA's authors. The checkpoints
@@ -348,6 +377,7 @@ _TIED = {
   "predictions.decoder.bias": "predictions.bias",
   "vocab_projector.weight": _TABLE,
   "generator_lm_head.weight": _TABLE,
+  "decoder.weight": "model.embeddings.tok_embeddings.weight",
   "lm_head.decoder.weight": _TABLE,
   "lm_head.decoder.bias": "lm_head.bias",
 }
@@ -394,6 +424,8 @@ def variant_of(names: Iterable[str]) -> str:
     return "distilbert"
   if any(re.match(r"electra\.|embeddings_project\.", name) for name in names):
     return "electra"
+  if any("embeddings.tok_embeddings." in name for name in names):
+    return "modernbert"
   if any(re.match(r"(roberta|lm_head)\.", name) for name in names):
     return "roberta"
   return "albert" if any("albert_layer" in name for name in names) else "bert"
@@ -404,33 +436,48 @@ def family_of(variant: str) -> str:
   return _FAMILIES.get(variant, variant)
 
 
+def prefix_of(variant: str) -> str:
+  """Returns the start of the names of an encoder that has a head."""
+  family = family_of(variant)
+  return f"{_PREFIXES.get(family, family)}."
+
+
 def tied(variant: str) -> dict[str, str]:
   """Returns {name of a possible copy: name of the weight}."""
   return {copy: n.format(family_of(variant)) for copy, n in _TIED.items()}
 
 
 def find(
-  variant: str, names: Iterable[str]
+  variant: str, names: Iterable[str], *, is_span: bool = False
 ) -> tuple[dict[str, tuple[str, str]], list[str]]:
   """Maps the names in a Hugging Face file to TF1 names.
+
+  `is_span` says that the file is of a class for question answering, where its
+  names do not show this.
 
   Returns:
     {TF1 name: (name in the file, key of LAYOUTS)}, and the names of tensors
     that are copies or constants. Weights without a row keep their names.
   """
-  variant = family_of(variant)
-  known = {row.name: row for row in rows(variant, names)}
+  prefix, variant = prefix_of(variant), family_of(variant)
+  # In ModernBERT, classifiers and layers that find answers share names.
+  fitting = sorted(
+    rows(variant, names),
+    key=lambda row: row.tf1.startswith("cls/squad/") == is_span,
+  )
+  known = {row.name: row for row in fitting}
   values, derived = {}, []
   for name in sorted(names):
     # Names in an encoder without a head lack the prefix.
     full = re.sub(
-      r"^(?=(embeddings|embeddings_project|encoder|transformer|pooler)\.)",
-      f"{variant}.",
+      r"^(?=(embeddings|embeddings_project|encoder|transformer|pooler|layers|"
+      r"final_norm)\.)",
+      prefix,
       name,
     )
     for regex, new in _SPELLINGS:
       full = re.sub(regex, new, full)
-    if full in _TIED or full == f"{variant}.embeddings.position_ids":
+    if full in _TIED or full == f"{prefix}embeddings.position_ids":
       derived.append(name)
     else:
       row = known.get(full, Row(name, name))
@@ -455,13 +502,16 @@ def to_write(
   # In a model without a head, names lack the encoder's prefix: BertModel has
   # "encoder.layer.0...", all other classes have "bert.encoder.layer.0...".
   family = family_of(variant)
-  prefix = f"{family}." if architecture.endswith("Model") else ""
+  is_bare = architecture.endswith("Model")
+  prefix = prefix_of(family) if is_bare else ""
   is_choice = architecture.endswith("ForMultipleChoice")
   excluded = _ONLY_FOR_SEQUENCES.get(family, ())
   if architecture.endswith("ForSequenceClassification"):
     excluded = ()
   elif is_choice:
     excluded = _NOT_FOR_CHOICES.get(family, ())
+  elif is_bare:
+    excluded += _ONLY_WITH_HEAD.get(family, ())
   # If a TF1 name has two rows, the second is for the sequence classifier.
   row_of = {
     row.tf1: row._replace(name=row.name.removeprefix(prefix))

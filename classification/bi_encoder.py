@@ -22,6 +22,7 @@ from classification import data, model, scores
 from classification import task as tasks
 from common import errors, run_settings
 from text import input_sequences
+from variants import registry
 
 
 def check(
@@ -66,7 +67,7 @@ class BiEncoder(model.Network):
     )
     super().__init__(config, task.task_kind, **model_options)
     if self.pooling.mode != "pooled":
-      self.allowed_missing = heads.POOLER
+      self.allowed_missing = registry.OPTIONAL
     self._temperature = settings.temperature
     # The scores that correspond to the cosines 0 and 1.
     official = task.official.scores if task.official else None
@@ -78,7 +79,7 @@ class BiEncoder(model.Network):
     pooled = {layer % depth for each in self.pooling.layers for layer in each}
     unused = [f"/layer_{number}/" for number in range(max(pooled) + 1, depth)]
     if self.pooling.mode != "pooled":
-      unused.append("/pooler/")
+      unused += ["/pooler/", "/head/"]
     return [
       variable
       for variable in self.variables

@@ -26,7 +26,7 @@ from variants import registry
 
 # Name patterns of variables that the initial checkpoint may lack.
 # Unlike the original: if it lacks other variables, loading fails.
-NEW_VARIABLES = ("^output_(weights|bias)$", *heads.POOLER)
+NEW_VARIABLES = ("^output_(weights|bias)$", *registry.OPTIONAL)
 
 
 def num_outputs(task_kind: str, labels: tuple) -> int:
@@ -216,12 +216,15 @@ class ClassifierModel(Network):
       flat = functools.partial(tf.reshape, shape=[-1, length])
     # [n, T] or [B W, T] each
     sequences = {name: flat(batch[name]) for name in input_sequences.NAMES}
-    output = self.bert.encode(
-      sequences,
-      dropout_seed,
-      positions=self.bert.pooled_positions(sequences["input_mask"]),
-    )
-    states = output.sequence_output[:, 0]  # [B W or n, H]
+    input_mask = sequences["input_mask"]
+    positions = self.bert.pooled_positions(input_mask)
+    states = self.bert.encode(
+      sequences, dropout_seed, positions=positions
+    ).sequence_output
+    if positions is None:
+      states = self.bert.pooled_states(states, input_mask)  # [B W or n, H]
+    else:
+      states = states[:, 0]
     shape = tf.concat([tf.shape(mask), [self.config.hidden_size]], 0)
     if skips:
       # Restore the shape [B, W, H], with zeros for skipped sequences.

@@ -48,6 +48,7 @@ HUGGINGFACE_TITLES = {
   "distilbert": "DistilBert",
   "albert": "Albert",
   "electra": "Electra",
+  "modernbert": "ModernBert",
   "camembert": "Camembert",
   "roberta": "Roberta",
   "xlm-roberta": "XLMRoberta",

@@ -107,7 +107,10 @@ def _write_litert(
   path: str, model: models.ServedModel, settings: run_settings.Settings
 ) -> None:
   inputs = dict(network_file.INPUTS)
-  if registry.name_of(model.config) == "distilbert":
+  # DistilBERT and ModernBERT have no segments.
+  if "bert/embeddings/token_type_embeddings" not in registry.shapes(
+    model.config
+  ):
     del inputs["token_type_ids"]
   litert_model.check_size(settings.lengths, model.variables)
 

@@ -24,7 +24,7 @@ import numpy as np
 
 import configuration
 from checkpoints import sentence_pooling
-from common import errors
+from common import errors, extensions
 from variants import albert, registry
 
 with errors.needs_extra("onnx"):
@@ -38,7 +38,9 @@ _OPSET, _IR_VERSION = 20, 9
 # The size limit of a protocol buffer, minus some space for the nodes.
 _MAX_FILE_BYTES = 2**31 - 2**24
 # The constants in layers.attention_bias and tf.math.l2_normalize.
-_MASKED_SCORE, _LEAST_SQUARE = -10000.0, 1e-12
+MASKED_SCORE, _LEAST_SQUARE = -10000.0, 1e-12
+# The files in this package have the graphs of variants unlike BERT.
+_GRAPHS = f"{__name__.rpartition('.')[0]}.graphs"
 # {activation: ONNX operator and attributes}. silu is x * Sigmoid(x).
 _ACTIVATIONS = {
   "gelu": ("Gelu", {"approximate": "tanh"}),
@@ -74,7 +76,7 @@ def make(
   depth = config.num_hidden_layers
   if head == "embedding" and pooling[0] != "pooled":
     depth = 1 + max(layer % depth for each in pooling[1] for layer in each)
-  network = _Network(weights, config, depth)
+  network = _network_class(config)(weights, config, depth)
   if head == "embedding":
     network.add_embedding(*pooling)
   elif head in ("masked_lm", "sparse"):
@@ -97,6 +99,14 @@ def write(
     model, path, save_as_external_data=size > most_bytes, location=DATA_FILE
   )
   onnx.checker.check_model(path, full_check=True)
+
+
+def _network_class(config: configuration.BertConfig) -> type["Network"]:
+  """Returns the class that writes the graph of a configuration's variant."""
+  name = registry.name_of(config)
+  if name not in extensions.names(_GRAPHS):
+    return Network
+  return extensions.load(_GRAPHS, name).Network
 
 
 class _Graph:
@@ -161,7 +171,7 @@ class _Graph:
     )
 
 
-class _Network(_Graph):
+class Network(_Graph):
   """The graph of modeling.py's encoder; `states` names each layer's output."""
 
   def __init__(
@@ -189,7 +199,7 @@ class _Network(_Graph):
     x, bias = self._embeddings(), self._attention_bias()
     self.states = []
     for number in range(depth):
-      x = self._layer(x, bias, self._name_maker(number))
+      x = self._layer(x, bias, number)
       self.states.append(x)
 
   # The building blocks, as in layers.py.
@@ -237,12 +247,15 @@ class _Network(_Graph):
     is_mapped = f"{mapping}/kernel" in self._weights
     return self._dense(x, mapping) if is_mapped else x
 
-  def _attention_bias(self) -> str:
-    """Returns the mask's bias [B, 1, 1, T] for the attention scores."""
+  def _attention_bias(self) -> Any:
+    """Returns the mask's bias [B, 1, 1, T] for the attention scores.
+
+    Variants may return something else for `_layer`.
+    """
     mask = self.add("Unsqueeze", "attention_mask", self.constant([1, 2]))
     mask = self.add("Cast", mask, to=TensorProto.FLOAT)
     padding = self.add("Sub", self.number(1.0), mask)
-    return self.add("Mul", padding, self.number(_MASKED_SCORE))
+    return self.add("Mul", padding, self.number(MASKED_SCORE))
 
   def _name_maker(self, number: int) -> Callable[[str], str]:
     """Returns a function from a weight's name in a layer to its full name."""
@@ -254,7 +267,8 @@ class _Network(_Graph):
     start = f"bert/encoder/layer_{group}/"
     return lambda name: albert.tf1_name(f"{start}{name}/").removesuffix("/")
 
-  def _layer(self, x: str, bias: str, full_name: Callable[[str], str]) -> str:
+  def _layer(self, x: str, bias: Any, number: int) -> str:
+    full_name = self._name_maker(number)
     context = self._attention(x, bias, full_name)
     attended = self._dense(context, full_name("attention/output/dense"))
     x = self.add("Add", x, attended)
@@ -290,12 +304,24 @@ class _Network(_Graph):
     dense = self._dense(first, "bert/pooler/dense")  # [B, H]
     return self._activate(dense, self._encoder.pooler_activation)
 
+  def _head_states(self) -> str:
+    """Returns what heads of tokens read; see BertModel.head_states."""
+    return self.states[-1]
+
+  def _word_states(self) -> str:
+    """Returns what the word embeddings are multiplied with."""
+    prefix = "cls/predictions/transform"
+    x = self._dense(self.states[-1], f"{prefix}/dense")
+    act = str(configuration.masked_lm_act(self._config) or "linear").lower()
+    return self._norm(self._activate(x, act), f"{prefix}/LayerNorm")
+
   # The heads.
 
   def add_label_logits(
     self, prefix: str = "", *, of_tokens: bool = False
   ) -> None:
-    x = self.states[-1] if of_tokens else self._pooled()
+    """Adds the logits of labels, of the whole text or of each token."""
+    x = self._head_states() if of_tokens else self._pooled()
     names = f"{prefix}output_weights", f"{prefix}output_bias"
     logits = self._logits(x, *names)
     count = len(self._weights[names[1]])
@@ -303,20 +329,18 @@ class _Network(_Graph):
     self.add_output("logits", logits, shape)
 
   def add_span_logits(self) -> None:
+    """Adds the logits of an answer's first and last token."""
     prefix = "cls/squad/output_"
-    logits = self._logits(self.states[-1], f"{prefix}weights", f"{prefix}bias")
+    x = self._head_states()
+    logits = self._logits(x, f"{prefix}weights", f"{prefix}bias")
     for number, name in enumerate(("start_logits", "end_logits")):
       column = self.add("Gather", logits, self.constant(number), axis=2)
       self.add_output(name, column, [_BATCH, _LENGTH])
 
   def add_word_logits(self) -> None:
-    prefix = "cls/predictions"
-    x = self._dense(self.states[-1], f"{prefix}/transform/dense")
-    act = str(configuration.masked_lm_act(self._config) or "linear").lower()
-    x = self._norm(self._activate(x, act), f"{prefix}/transform/LayerNorm")
-    logits = self._logits(
-      x, "bert/embeddings/word_embeddings", f"{prefix}/output_bias"
-    )
+    """Adds the logits of the vocabulary at each token."""
+    names = "bert/embeddings/word_embeddings", "cls/predictions/output_bias"
+    logits = self._logits(self._word_states(), *names)
     shape = [_BATCH, _LENGTH, self._config.vocab_size]
     self.add_output("logits", logits, shape)
 
@@ -343,13 +367,18 @@ class _Network(_Graph):
     states = self.add("Concat", *sums, axis=2)  # [B, T, D]
     if mode == "cls":
       return self.add("Gather", states, self.constant(0), axis=1)
+    if mode == "mean":
+      return self._mean(states)
+    mask = self.add("Unsqueeze", "attention_mask", self.constant([2]))
+    is_token = self.add("Cast", mask, to=TensorProto.BOOL)
+    lowest = self.number(float(np.finfo(np.float32).min))
+    tokens = self.add("Where", is_token, states, lowest)
+    return self.add("ReduceMax", tokens, self.constant([1]), keepdims=0)
+
+  def _mean(self, states: str) -> str:
+    """Returns the mean of the tokens' states, [B, D] of [B, T, D]."""
     mask = self.add("Unsqueeze", "attention_mask", self.constant([2]))
     axis = self.constant([1])
-    if mode == "max":
-      is_token = self.add("Cast", mask, to=TensorProto.BOOL)
-      lowest = self.number(float(np.finfo(np.float32).min))
-      tokens = self.add("Where", is_token, states, lowest)
-      return self.add("ReduceMax", tokens, axis, keepdims=0)
     mask = self.add("Cast", mask, to=TensorProto.FLOAT)
     masked = self.add("Mul", states, mask)
     total = self.add("ReduceSum", masked, axis, keepdims=0)

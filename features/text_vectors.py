@@ -71,7 +71,9 @@ def load_model(
       registry.check_masked_words(config)
       head = heads.MaskedLMHead(config, model.word_embeddings, fused=True)
   # Some published encoders lack the pooler, which only --pooling=pooled needs.
-  optional = () if settings.pooling == "pooled" else heads.POOLER
+  optional = list(heads.POOLER if settings.sparse else registry.OPTIONAL)
+  if settings.pooling == "pooled":
+    optional = []
   variables = [*model.variables, *(head.variables if head else ())]
   weight_files.load(variables, source, allowed_missing=optional)
   return model, head
@@ -100,7 +102,7 @@ def make_compute(
     output = model(input_ids, input_mask, segment_ids)
     if head:
       rules = settings.sparse_pooling, settings.sparse_activation
-      states = output.sequence_output
+      states = model.head_states(output.sequence_output)
       return heads.word_weights(head, states, input_mask, *rules)
     if pooling:
       return heads.pool(output, input_mask, pooling)

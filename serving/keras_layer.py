@@ -73,7 +73,7 @@ class BertLayer(keras.layers.Layer):
     if source:
       # Some published encoders lack the pooler, which is then random.
       weight_files.load(
-        self.bert.variables, source, allowed_missing=["/pooler/"]
+        self.bert.variables, source, allowed_missing=["/(pooler|head)/"]
       )
     self.bert.replace_weights(self._variable)
     self._dropout_seeds = keras.random.SeedGenerator(seed)

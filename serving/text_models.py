@@ -167,7 +167,9 @@ class TextModel:
       self.tokenizer, max_length, head.cut, text
     )
     # A pooler that the checkpoint lacks has random weights.
-    has_pooler = not any("/pooler/" in name for name in head.missing)
+    has_pooler = not any(
+      "/pooler/" in name or "/head/" in name for name in head.missing
+    )
 
     def compute(batch: dict, numbers: Sequence[int]) -> Iterator[Encoded]:
       states = self._source.states(head, batch, attention)

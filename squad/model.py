@@ -16,7 +16,7 @@ from variants import registry
 
 # Variables that an encoder's checkpoint may lack. As in the original: the model
 # does not use the pooler, so the pooler is neither trained nor required.
-NEW_VARIABLES = ["^cls/squad/", *heads.POOLER]
+NEW_VARIABLES = ["^cls/squad/", *registry.OPTIONAL]
 
 # The logit of padding. It is finite because arithmetic with -inf may give nan.
 _LOWEST = tf.float32.min
@@ -41,7 +41,7 @@ class SpanModel(tf.Module):
       dropout_seed: int32 [2] in training, else None.
     """
     output = self.bert.encode(batch, dropout_seed)
-    return self.head(output.sequence_output)
+    return self.head(self.bert.head_states(output.sequence_output))
 
   def trained_variables(self) -> list:
     """Returns the variables that affect the loss: all but the pooler's."""

@@ -18,7 +18,7 @@ from training import frozen_states, training_step
 from variants import registry
 
 # Patterns of variables that an encoder's checkpoint may lack.
-NEW_VARIABLES = ("^output_(weights|bias)$", "^tagging/", *heads.POOLER)
+NEW_VARIABLES = ("^output_(weights|bias)$", "^tagging/", *registry.OPTIONAL)
 _HELD_BYTES = 1 << 29  # The maximum size of states in memory.
 
 
@@ -73,9 +73,8 @@ class TaggingModel(tf.Module):
     if not self.is_frozen:
       output = self.bert.encode(batch, dropout_seed)
       is_training = dropout_seed is not None
-      return self.head(
-        output.sequence_output, is_training, dropout_seed=dropout_seed
-      )
+      states = self.bert.head_states(output.sequence_output)
+      return self.head(states, is_training, dropout_seed=dropout_seed)
     # A frozen encoder has no dropout, because its states may be stored.
     output = (
       self._restored(batch) if "states" in batch else self.bert.encode(batch)

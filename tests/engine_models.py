@@ -17,6 +17,7 @@ VARIANTS = {
   "distilbert": {},
   "electra": {"embedding_size": 6},
   "roberta": {"pad_token_id": 1, "layer_norm_eps": 1e-2},
+  "modernbert": {"local_attention": 4, "classifier_pooling": "mean"},
 }
 # "sparse" uses the network of "masked_lm".
 HEADS = [head for head in flag_values.SERVING_HEADS if head != "sparse"]
@@ -74,11 +75,13 @@ def outputs(encoder, head, head_name, inputs, *, pooling=POOLING):
       "sentence_embedding": heads.pool(output, inputs[1], pooling),
     }
   elif head_name == "span":
-    start, end = head(output.sequence_output)
+    start, end = head(encoder.head_states(output.sequence_output))
     values = {"start_logits": start, "end_logits": end}
   else:
     is_pooled = head_name in ("classification", "next_sentence")
-    states = output.pooled_output if is_pooled else output.sequence_output
+    states = encoder.head_states(output.sequence_output)
+    if is_pooled:
+      states = output.pooled_output
     values = {"logits": head(states)}
   return {name: value.numpy() for name, value in values.items()}
 
@@ -92,7 +95,7 @@ def assert_close(value, expected, tolerance=1e-5):
 def feed(config, inputs):
   """Returns {name: array}, the inputs of the ONNX model."""
   names = ["input_ids", "attention_mask", "token_type_ids"]
-  if registry.name_of(config) == "distilbert":
+  if registry.name_of(config) in ("distilbert", "modernbert"):
     names.pop()
   arrays = [np.asarray(value, np.int64) for value in inputs]
   return dict(zip(names, arrays))

@@ -8,9 +8,18 @@ get the shapes of their variables, through this module.
 from typing import Any
 
 import configuration
+import heads
 import modeling
 from common import errors
-from variants import albert, distilbert, electra, left_to_right, points, roberta
+from variants import (
+  albert,
+  distilbert,
+  electra,
+  left_to_right,
+  modernbert,
+  points,
+  roberta,
+)
 
 _CLASSES = {
   "albert": albert.AlbertModel,
@@ -19,9 +28,14 @@ _CLASSES = {
   "distilbert": distilbert.DistilBertModel,
   "electra": electra.ElectraModel,
   "left_to_right": left_to_right.LeftToRightModel,
+  "modernbert": modernbert.ModernBertModel,
   "roberta": roberta.RobertaModel,
   "xlm-roberta": roberta.RobertaModel,
 }
+
+
+# Parts of an encoder that a checkpoint without a head may lack.
+OPTIONAL = (*heads.POOLER, "^bert/head/")
 
 
 def name_of(config: configuration.BertConfig) -> str:
@@ -77,6 +91,11 @@ def check_masked_words(config: configuration.BertConfig) -> None:
       f"{name_of(config)} is trained to predict the next word and cannot fill "
       "[MASK]; pass a masked language model"
     )
+
+
+def layers_differ(config: configuration.BertConfig) -> bool:
+  """Returns whether a layer's computation depends on its number."""
+  return getattr(encoder_class(config), "layers_differ", False)
 
 
 def check_next_sentence(

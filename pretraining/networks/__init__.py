@@ -60,7 +60,7 @@ class Network(tf.Module):
   def new_variables(self) -> list[str]:
     """Returns patterns of variables that --init_checkpoint may lack."""
     # The start weights may be an encoder without pre-training heads.
-    return ["^cls/", *self.unused_variables()]
+    return ["^cls/", "^bert/head/", *self.unused_variables()]
 
   def trained_variables(self) -> list[tf.Variable]:
     """Returns the variables that the loss reaches."""

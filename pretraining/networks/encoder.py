@@ -97,6 +97,8 @@ class PretrainingModel(networks.Network):
     """
     # The pooled position comes first, because the pooler reads the first state.
     pooled = self.bert.pooled_positions(batch["input_mask"])  # [B, 1]
+    if pooled is None:  # A variant that no objective pools.
+      pooled = tf.zeros_like(batch["input_mask"][:, :1])
     nothing = pooled[:, :0]
     read = [
       nothing if positions is None else tf.cast(positions, pooled.dtype)

@@ -75,9 +75,7 @@ class NextWordModel(encoder.PretrainingModel):
   def __init__(self, config: configuration.BertConfig, **model_options: Any):
     """Creates the variables; the options go to modeling.BertModel."""
     super().__init__(config, (), **model_options)
-    self.next_word = NextWord(
-      config, self.bert.word_embeddings, seed=model_options["seed"]
-    )
+    self.next_word = NextWord(config, self.bert, seed=model_options["seed"])
     # Skipping padding needs shapes that depend on the number of tokens.
     self.next_word.skips_padding = model_options.get("skip_padding", False)
     self.objectives = [self.next_word]

@@ -55,6 +55,11 @@ def check(config: configuration.BertConfig, settings: Any) -> None:
       f"last layer, and --bert_config_file has {config.num_hidden_layers} "
       "layers; it needs 3 or more"
     )
+  if registry.layers_differ(config):
+    raise errors.InputError(
+      f"--network={settings.network} does not fit {registry.name_of(config)}, "
+      "some of whose layers attend only to near tokens; leave the flag out"
+    )
   if "masked_lm" not in encoder.names(settings):
     raise errors.InputError(
       f"--network={settings.network} needs masked_lm among --objectives, whose "

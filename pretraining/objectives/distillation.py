@@ -139,7 +139,8 @@ class Teacher:
     if self._last is None or self._last[0] != key:
       # Without a dropout seed, there is no dropout.
       states = self._encoder.encode(batch).sequence_output
-      logits = self._head(states, batch["masked_lm_positions"])
+      at_masks = tf.gather(states, batch["masked_lm_positions"], batch_dims=1)
+      logits = self._head(self._encoder.head_states(at_masks))
       self._last = key, (tf.stop_gradient(logits), tf.stop_gradient(states))
     return self._last[1]
 
@@ -239,6 +240,6 @@ def make(
   teacher = Teacher(
     teacher_checkpoint, compute_dtype=encoder.compute_dtype, seed=seed
   )
-  tokens = TaughtTokens(config, encoder.word_embeddings, seed=seed)
+  tokens = TaughtTokens(config, encoder, seed=seed)
   tokens.teach(teacher, distillation_temperature, soft, hard)
   return [tokens] + ([AlignedStates(teacher, cosine)] if cosine else [])

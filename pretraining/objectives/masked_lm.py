@@ -16,6 +16,17 @@ class MaskedLM(heads.MaskedLMHead, objectives.Objective):
   name = "masked_lm"
   predicts_tokens = True
 
+  def __init__(
+    self,
+    config: configuration.BertConfig,
+    encoder: modeling.BertModel,
+    *,
+    seed: int,
+  ):
+    """Creates the head; its output weights are the word embeddings."""
+    super().__init__(config, encoder.word_embeddings, seed=seed)
+    self._head_states = encoder.head_states
+
   def positions(self, batch: dict) -> tf.Tensor:
     """Returns the masked positions [B, P]."""
     return batch["masked_lm_positions"]
@@ -23,7 +34,7 @@ class MaskedLM(heads.MaskedLMHead, objectives.Objective):
   def logits(self, states: tf.Tensor, pooled: Any, batch: dict) -> tf.Tensor:
     """Returns logits [B, P, V] from states [B, P, H]."""
     del pooled, batch
-    return self(states)
+    return self(self._head_states(states))
 
   def labels(self, batch: dict) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the ids before masking and their weights, [B, P] both."""
@@ -33,5 +44,5 @@ class MaskedLM(heads.MaskedLMHead, objectives.Objective):
 def make(
   config: configuration.BertConfig, encoder: modeling.BertModel, *, seed: int
 ) -> MaskedLM:
-  """Returns the objective; its output weights are the word embeddings."""
-  return MaskedLM(config, encoder.word_embeddings, seed=seed)
+  """Returns the objective."""
+  return MaskedLM(config, encoder, seed=seed)
