@@ -61,9 +61,9 @@ def layer_norm(
   """Returns gamma (x - mean) / sqrt(variance + epsilon) + beta.
 
   Mean and variance of x [..., H] are over H, in float32 (arXiv 1607.06450).
-  `weights` has float32 [H] under "<name>/gamma" and maybe "<name>/beta".
+  `weights` has float32 [H] under "<name>/beta" and "<name>/gamma".
   """
-  beta = tf.convert_to_tensor(weights.get(f"{name}/beta", 0.0))
+  beta = tf.convert_to_tensor(weights[f"{name}/beta"])
   gamma = tf.convert_to_tensor(weights[f"{name}/gamma"])
   return kernels.normalize(x, beta, gamma, epsilon)
 

@@ -3,6 +3,7 @@
 Networks run on the GPU, if any.
 """
 
+import contextlib
 import os
 
 import numpy as np
@@ -46,13 +47,26 @@ class _Steps:
         "attn_implementation": attention,
       }
     )
-    self._model = getattr(transformers, self.network)(config).to(self._device)
+    self._set_model(getattr(transformers, self.network)(config))
+    if compiled:
+      self._run = torch.compile(self._model)
+    if onednn:
+      self._run = mkldnn.to_mkldnn(self._model.eval())
+
+  @classmethod
+  def of_model(cls, model):
+    """Returns the steps of a network of transformers, in float32."""
+    steps = cls.__new__(cls)
+    steps._device = "cuda" if torch.cuda.is_available() else "cpu"
+    steps._precision = contextlib.nullcontext()
+    steps._set_model(model)
+    return steps
+
+  def _set_model(self, model):
+    self._run = self._model = model.to(self._device)
     self._optimizer = torch.optim.AdamW(
       self._model.parameters(), lr=RATE, weight_decay=DECAY, fused=True
     )
-    self._run = torch.compile(self._model) if compiled else self._model
-    if onednn:
-      self._run = mkldnn.to_mkldnn(self._model.eval())
 
   def wait(self):
     """Waits until the device has finished its work."""

@@ -13,6 +13,7 @@ import kernels
 import modeling
 import optimizers
 from pretraining.networks import encoder
+from variants import registry
 
 
 class _Steps:
@@ -60,15 +61,13 @@ class Classifier(_Steps):
   """A classifier with two labels."""
 
   def __init__(self, values, *, dtype, model_options=None, **options):
-    config = modeling.BertConfig(**values)
-    self._model = modeling.BertModel(
+    config = modeling.BertConfig.from_dict(values)
+    self._model = registry.make_encoder(
       config, compute_dtype=tf.as_dtype(dtype), **model_options or {}
     )
     self._head = heads.ClassificationHead(config, 2)
-    super().__init__(
-      self._model.trainable_variables + self._head.trainable_variables,
-      **options,
-    )
+    self.network_variables = [*self._model.variables, *self._head.variables]
+    super().__init__(self.network_variables, **options)
     self.predict_step = tf.function(
       self._logits, jit_compile=options.get("compiled")
     )

@@ -146,6 +146,11 @@ def measure(contender: str, work: Work, layers: int, rounds: int) -> dict:
   make = getattr(importlib.import_module(module), name)
   steps = make(values, dtype=work.dtype, **options)
   batch = work.batch(values["vocab_size"])
+  return seconds_per_step(steps, work, batch, rounds)
+
+
+def seconds_per_step(steps, work: Work, batch, rounds: int) -> dict:
+  """Returns the wall and processor seconds per step of a contender."""
 
   def seconds_of(count):
     start = time.perf_counter(), time.process_time()
@@ -158,9 +163,9 @@ def measure(contender: str, work: Work, layers: int, rounds: int) -> dict:
   seconds_of(1)
   seconds_of(1)
   count = max(1, round(0.5 / seconds_of(1)[0]))
-  rounds = [seconds_of(count) for _ in range(rounds)]
+  times_of = [seconds_of(count) for _ in range(rounds)]
   wall, processor = (
-    statistics.median(times) / count for times in zip(*rounds, strict=True)
+    statistics.median(times) / count for times in zip(*times_of, strict=True)
   )
   return {"seconds": wall, "processor": processor}
 

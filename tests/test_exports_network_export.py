@@ -90,9 +90,9 @@ def grid(rows, *in_default):
 
 
 # These variants have no head for pairs.
-WITHOUT_PAIRS = ("distilbert", "electra", "roberta")
-# LiteRT runs two special cases by default: ELECTRA's classifier, which has an
-# activation, and DistilBERT, without segments.
+WITHOUT_PAIRS = ("distilbert", "electra", "modernbert", "roberta")
+# LiteRT runs special cases by default: ELECTRA's classifier, which has an
+# activation, DistilBERT, without segments, and ModernBERT, with local layers.
 GRID = grid(
   [
     (form, variant, head)
@@ -104,12 +104,16 @@ GRID = grid(
   *[("onnx", variant, "masked_lm") for variant in engine_models.VARIANTS],
   *[(form, "electra", "classification") for form in ENGINES],
   ("litert", "distilbert", "masked_lm"),
+  ("litert", "modernbert", "tagging"),
 )
 
 
 @pytest.mark.parametrize("form, variant, head", GRID)
 def test_every_head_of_every_variant(form, variant, head, tmp_path):
-  changes = {"num_hidden_groups": 1} if variant == "albert" else {}
+  changes = {
+    "albert": {"num_hidden_groups": 1},
+    "modernbert": {"layer_types": ["sliding_attention"]},
+  }.get(variant, {})
   config = engine_models.config_of(
     variant, num_hidden_layers=1, hidden_act="gelu_erf", **changes
   )

@@ -23,6 +23,7 @@ VARIANTS = {
   "albert": {"embedding_size": 16, "num_hidden_groups": 1},
   "distilbert": {},
   "electra": {"embedding_size": 16},
+  "modernbert": {"local_attention": 16, "classifier_pooling": "mean"},
 }
 CONFIG = {
   "hidden_size": 32,

@@ -358,6 +358,16 @@ class ModernBertModel(modeling.BertModel):
     add_norm("head")
     return {f"{scope}/{name}": shape for name, shape in shapes.items()}
 
+  def weights_below(self, prefix: str) -> dict[str, tf.Variable]:
+    """Returns {rest of the name: weight}; norms without a bias have zeros."""
+    weights = super().weights_below(prefix)
+    gammas = [name for name in weights if name.endswith("gamma")]
+    zeros = {
+      name.replace("gamma", "beta"): tf.zeros_like(weights[name])
+      for name in gammas
+    }
+    return {**zeros, **weights}
+
   def _position_table(self, weights: dict[str, tf.Variable]) -> None:
     return None  # Positions are rotations.
 
