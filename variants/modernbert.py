@@ -256,6 +256,7 @@ def attend(
   key: tf.Tensor,
   value: tf.Tensor,
   view: View,
+  *,
   dropout: layers.Dropout,
   rate: float,
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -416,7 +417,12 @@ class ModernBertModel(modeling.BertModel):
     dropout, return_attention = options["dropout"], options["return_attention"]
     view: View = bias.in_one_block() if return_attention else bias
     context, probs = self._attention(
-      x, weights, rows, view, positions, dropout["attention/probs"]
+      x,
+      weights,
+      rows,
+      view,
+      positions=positions,
+      dropout=dropout["attention/probs"],
     )
     if positions is not None:
       picked = tf.gather(rows.pad(x), positions, batch_dims=1)  # [B, P, H]
@@ -440,6 +446,7 @@ class ModernBertModel(modeling.BertModel):
     weights: dict[str, tf.Tensor],
     rows: unpadding.Rows,
     view: View,
+    *,
     positions: tf.Tensor | None,
     dropout: layers.Dropout,
   ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -450,8 +457,9 @@ class ModernBertModel(modeling.BertModel):
     query, key, value = tf.split(all_heads, 3, axis=1)  # [B, N, T, D] each
     query, key = view.rotate(query), view.rotate(key)
     rate = self.config.attention_probs_dropout_prob
+    options: dict[str, Any] = {"dropout": dropout, "rate": rate}
     if positions is None:
-      return attend(query, key, value, view, dropout, rate)
+      return attend(query, key, value, view, **options)
 
     def pick(values: tf.Tensor) -> tf.Tensor:
       values = tf.gather(
@@ -460,10 +468,10 @@ class ModernBertModel(modeling.BertModel):
       return tf.transpose(values, [0, 2, 1, 3])  # [B, N, P, ...]
 
     if view.window is None:
-      return attend(pick(query), key, value, view, dropout, rate)
+      return attend(pick(query), key, value, view, **options)
     # The blocks of a local layer cost little; the rest of the layer, which
     # costs more, is computed only at the positions.
-    context, probs = attend(query, key, value, view, dropout, rate)
+    context, probs = attend(query, key, value, view, **options)
     return pick(context), pick(probs)
 
   def _norm(
