@@ -49,9 +49,9 @@ def option(values: dict, name: str, default: Any) -> Any:
   return value
 
 
-def refuse_unknown(values: dict, known: str) -> None:
-  """Raises InputError for a field that would have no effect."""
-  names = known.split()
+def refuse_unknown(values: dict, schema: dict[str, Any]) -> None:
+  """Raises InputError for a field that the schema of a request lacks."""
+  names = schema["properties"]
   unknown = sorted(values.keys() - {*names})
   if unknown:
     raise errors.InputError(

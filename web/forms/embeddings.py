@@ -23,7 +23,7 @@ with errors.needs_extra("serve"):
 
 from web import refusals
 
-_OPENAI = {
+_OPENAI: dict[str, Any] = {
   "type": "object",
   "required": ["input", "model"],
   "properties": {
@@ -34,7 +34,7 @@ _OPENAI = {
     "user": {"type": "string", "description": "It has no effect."},
   },
 }
-_EMBED = {
+_EMBED: dict[str, Any] = {
   "type": "object",
   "required": ["inputs"],
   "properties": {
@@ -61,9 +61,7 @@ def add(site: application.Site) -> None:
   async def openai(request: web.Request, values: dict) -> dict:
     del request
     hosted = _find(site, values)
-    texts_of.refuse_unknown(
-      values, "model input encoding_format dimensions user"
-    )
+    texts_of.refuse_unknown(values, _OPENAI)
     form = texts_of.option(values, "encoding_format", "float")
     if form not in ("float", "base64"):
       raise errors.InputError(
@@ -95,9 +93,7 @@ def add(site: application.Site) -> None:
   async def embed(request: web.Request, values: dict) -> list:
     del request
     hosted = _find(site, values)
-    texts_of.refuse_unknown(
-      values, "model inputs normalize truncate prompt_name"
-    )
+    texts_of.refuse_unknown(values, _EMBED)
     normalize = texts_of.option(values, "normalize", True)
     name = texts_of.option(values, "prompt_name", "") or None
     texts, is_single = texts_of.field(values, "inputs")

@@ -10,6 +10,7 @@ logits, whatever scores the model's folder names. The best passage comes first.
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 from answering import answers
 from classification import answers as classification_answers
@@ -21,7 +22,7 @@ with errors.needs_extra("serve"):
   from aiohttp import web
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
-_RERANK = {
+_RERANK: dict[str, Any] = {
   "type": "object",
   "required": ["query", "texts"],
   "properties": {
@@ -33,7 +34,7 @@ _RERANK = {
     "truncate": {"type": "boolean", "enum": [True]},
   },
 }
-_DOCUMENTS = {
+_DOCUMENTS: dict[str, Any] = {
   "type": "object",
   "required": ["query", "documents"],
   "properties": {
@@ -51,9 +52,7 @@ def add(site: application.Site) -> None:
 
   async def rerank(request: web.Request, values: dict) -> list:
     del request
-    texts_of.refuse_unknown(
-      values, "model query texts raw_scores return_text truncate"
-    )
+    texts_of.refuse_unknown(values, _RERANK)
     if not texts_of.option(values, "truncate", True):
       raise errors.InputError(
         '"truncate" is false; this server truncates long texts: leave it out'
@@ -70,9 +69,7 @@ def add(site: application.Site) -> None:
 
   async def cohere(request: web.Request, values: dict) -> dict:
     del request
-    texts_of.refuse_unknown(
-      values, "model query documents top_n return_documents"
-    )
+    texts_of.refuse_unknown(values, _DOCUMENTS)
     passages, _ = texts_of.field(values, "documents")
     most = texts_of.option(values, "top_n", None)
     if most is not None and most < 1:

@@ -17,7 +17,7 @@ from web import application, texts_of
 with errors.needs_extra("serve"):
   from aiohttp import web
 
-_BODY = {
+_BODY: dict[str, Any] = {
   "type": "object",
   "required": ["inputs", "parameters"],
   "properties": {
@@ -51,8 +51,8 @@ def add(site: application.Site) -> None:
     labels = options.pop("candidate_labels", None)
     if isinstance(labels, str):  # As in transformers.
       labels = [each.strip() for each in labels.split(",")]
-    texts_of.refuse_unknown(options, "hypothesis_template multi_label")
-    texts_of.refuse_unknown(values, "inputs parameters")
+    texts_of.refuse_unknown(options, _BODY["properties"]["parameters"])
+    texts_of.refuse_unknown(values, _BODY)
     classes = zero_shot.Classes(labels or [], **options)
     model = hosted.model
     answer = zero_shot.make(
