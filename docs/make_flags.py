@@ -37,6 +37,10 @@ HEADER = """\
 google-research/bert has keep its names and defaults. An empty default means
 that the flag is not set. In paths, `~` is the home folder.
 
+`eval "$(bert-run-ner --completion=bash)"`, or `python run_ner.py` in a clone,
+makes a shell complete a command's flags and values. The shell may also be
+`zsh`, or `fish`: `bert-run-ner --completion=fish | source`.
+
 This page is generated: after you change a flag, run `make docs`.
 """
 

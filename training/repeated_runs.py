@@ -6,7 +6,6 @@ No TensorFlow is imported here.
 import itertools
 import os
 import shutil
-import statistics
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -36,6 +35,9 @@ def summary(results: dict[int, dict[str, float]]) -> str:
 
   `sd` is the standard deviation of a sample (n - 1), and 0 for one seed.
   """
+  # Imported here, because few commands need it, and all import this module.
+  import statistics
+
   # The table has only the metrics that all runs have.
   names = sorted(set.intersection(*map(set, results.values())))
   width = max([len(name) for name in names] + [6]) + 2
