@@ -20,8 +20,7 @@ Filling needs no pooler: Hugging Face's BertForMaskedLM, which has none, works.
 from collections.abc import Iterable
 
 from answering import export_options
-from common import command, errors, flags
-from serving import text_flags
+from common import command, errors, flags, standard_input
 from training import common_flags
 
 common_flags.define_model_flags()
@@ -62,7 +61,7 @@ def texts_to_fill(texts: Iterable[str], input_file):
   """Yields (source, text) for each text of the flags."""
   for text in texts:
     if text == "-":
-      yield from text_flags.standard_input()
+      yield from standard_input.lines()
     else:
       yield "--text", text
   if input_file:

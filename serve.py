@@ -11,6 +11,7 @@ pending requests, within 25 seconds. The script needs aiohttp: in a clone of
 this project, run pip install '.[serve]'.
 """
 
+from checkpoints import model_options
 from common import command, flag_values, flags, run_settings
 from web import forms, work_queue
 
@@ -29,6 +30,8 @@ flags.DEFINE_string(
   "A trained model's folder, such as final_model, instead of an export. Commas "
   "separate several; --saved_model_dir may name further models.",
 )
+flags.define_options([model_options.DOWNLOAD])
+flags.rule("download", needs="model_dir")
 flags.DEFINE_enum(
   "head",
   None,
@@ -184,7 +187,12 @@ def load(settings: run_settings.Settings) -> list:
   ]
   for folder in folders(settings.model_dir):
     with _flags_of_exports(settings):
-      model = text_models.load(folder, batch_size=size, num_threads=threads)
+      model = text_models.load(
+        folder,
+        batch_size=size,
+        num_threads=threads,
+        download=settings.download,
+      )
       models.append(model.servable(settings.head))
   return models
 

@@ -4,7 +4,8 @@
   models--ORG--NAME/snapshots/COMMIT/...     the files of that commit
 
 This is the layout of the package huggingface_hub, which programs such as
-transformers use to download. It is not needed here, and nothing is downloaded.
+transformers use to download. It is not needed here, and nothing is downloaded
+unless the user says so.
 """
 
 import glob
@@ -15,6 +16,7 @@ from common import file_io
 
 # "bert-base-uncased" or "sentence-transformers/all-MiniLM-L6-v2".
 _NAME = re.compile(r"([\w.-]+/)?[\w.-]+")
+_WEIGHTS = re.compile(r"model.*\.(safetensors|bin|index|pb)\b")
 
 
 def folder() -> str:
@@ -51,11 +53,25 @@ def find(name: str) -> str | None:
   return None
 
 
-def resolve(path: str) -> str:
+def resolve(path: str, download: bool = False) -> str:
   """Returns the cached folder for a model's name, or else the path itself.
 
-  A local file or folder takes precedence over a model of the same name.
+  A local file or folder takes precedence over a model of the same name. With
+  `download`, a model that is not in the cache is downloaded to it. Raises
+  InputError if that fails.
   """
   if file_io.is_remote(path) or os.path.exists(path):
     return path
-  return find(path) or path
+  found = find(path)
+  if not (download and _NAME.fullmatch(path)) or _is_whole(found):
+    return found or path
+  # Imported here, because few commands download.
+  from reproduction import hub
+
+  return hub.fetch_to_cache(path, folder())
+
+
+def _is_whole(snapshot: str | None) -> bool:
+  """Whether a snapshot has weights, not only the files of a tokenizer."""
+  names = os.listdir(snapshot) if snapshot else ()
+  return any(map(_WEIGHTS.search, names))

@@ -360,8 +360,8 @@ class ModelFiles:
     if not file_io.is_folder(model_dir):
       raise errors.InputError(
         f"--model_dir={model_dir}: no such folder, nor a model of this name in "
-        f"the hub's cache ({hub_cache.folder()}); download one first: python "
-        "download.py --list, or --model=ORGANIZATION/NAME"
+        f"the hub's cache ({hub_cache.folder()}); pass --download for a model "
+        "of the hub, or see python download.py --list"
       )
     if hub_folder.is_one(model_dir):
       # TensorFlow takes seconds to import.

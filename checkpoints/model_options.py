@@ -10,7 +10,8 @@ _MODEL_DIR = options.Option(
   "model_dir",
   None,
   "Folder with a model: sets --bert_config_file, --vocab_file and "
-  "--init_checkpoint, unless they are given.",
+  "--init_checkpoint, unless they are given. Or the name of a model in the "
+  "hub's cache on this machine, such as bert-base-uncased; see --download.",
 )
 _LENGTH = options.Option(
   "max_seq_length",
@@ -20,6 +21,12 @@ _LENGTH = options.Option(
   "trained has the length in its folder. TFRecords must be read with the "
   "length that they were written with.",
   lower_bound=1,
+)
+DOWNLOAD = options.Option(
+  "download",
+  False,
+  "Download the model with this name from the Hub if it is not in the Hub's "
+  "cache on this machine.",
 )
 TOKENIZER = (
   options.Option(
@@ -70,5 +77,5 @@ def of_folder(replaced: str) -> options.Option:
   return _MODEL_DIR._replace(
     meaning=f"Folder with a model: sets {replaced}, unless they are given. "
     "Or the name of a model in the hub's cache on this machine, such as "
-    "bert-base-uncased."
+    "bert-base-uncased; see --download."
   )

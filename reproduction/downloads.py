@@ -144,17 +144,26 @@ def mirrored(url: str, base_url: str | None) -> str:
 
 
 def download(
-  file: catalog.File, folder: str, base_url: str | None = None
+  file: catalog.File,
+  folder: str,
+  base_url: str | None = None,
+  other_source: str = "",
 ) -> str:
   """Downloads a file to a folder, unless it exists; returns its path.
+
+  `other_source` advises on mirrors, for commands without --base_url.
 
   If the connection breaks or the server is busy, this function tries up to five
   times, and resumes archives. Raises InputError: the server cannot be reached,
   lacks the file, or sends a different file.
   """
   path, url = os.path.join(folder, file.name), mirrored(file.url, base_url)
+  other = other_source or (
+    "pass --base_url=MIRROR for a mirror that has the file as "
+    f"{mirrored(file.url, 'MIRROR')}"
+  )
   if os.path.exists(path):
-    _check(path, file, url)
+    _check(path, file, url, other)
     return path
   part = path + ".part"
   for number in range(_TRIES):
@@ -172,14 +181,12 @@ def download(
         raise errors.InputError(
           f"{url} could not be downloaded "
           f"({'no connection' if is_offline else error}). Check the network "
-          "and HTTPS_PROXY, and run the same command again; or pass "
-          "--base_url=MIRROR for a mirror that has the file as "
-          f"{mirrored(file.url, 'MIRROR')}; or copy {file.url} by hand to "
-          f"{path}"
+          f"and HTTPS_PROXY, and run the same command again; or {other}; or "
+          f"copy {file.url} by hand to {path}"
         ) from error
     time.sleep(_PAUSE * 2**number)
   # Check before the rename: only a checked file gets the final name.
-  _check(part, file, url)
+  _check(part, file, url, other)
   os.replace(part, path)
   return path
 
@@ -220,7 +227,7 @@ def _transfer(url: str, part):
         progress.update(len(block))
 
 
-def _check(path: str, file: catalog.File, url: str) -> None:
+def _check(path: str, file: catalog.File, url: str, other: str) -> None:
   """Removes the file and raises InputError if it is not the expected file."""
   with open(path, "rb") as stream:
     is_page = _PAGE.match(stream.read(200))
@@ -242,7 +249,7 @@ def _check(path: str, file: catalog.File, url: str) -> None:
   os.remove(path)
   raise errors.InputError(
     f"{url}: got {got}, expected {expected}; the file differs from the "
-    "published file and was removed; try again, or pass another --base_url"
+    f"published file and was removed; try again, or {other}"
   )
 
 

@@ -9,18 +9,16 @@ needs no TensorFlow.
 """
 
 import itertools
-import queue
-import threading
 from collections.abc import Callable, Iterator
 
 from answering import export_options
-from common import command, errors, file_io, flags, run_settings
+from common import command, errors, flags, run_settings, standard_input
 
 _names: list[str] = []  # The flags for an example's first and second text.
-_STDIN = "standard input"
 _MOST = 256  # Examples that are answered together.
 # Flags with an effect that are not options of text_models.
 _OTHERS = "do_predict predict_batch_size batch_size similarity sparse verbose"
+_OTHERS += "download"
 
 
 def define(*names: str) -> None:
@@ -54,16 +52,6 @@ def is_export() -> bool:
 def need_tensorflow() -> bool:
   """Whether the command needs TensorFlow: texts and an export do not."""
   return not (are_given() and is_export())
-
-
-def standard_input() -> Iterator[tuple[str, str]]:
-  """Yields ("standard input:1", line) for each line; raises InputError."""
-  # With a second stream, a waiting thread does not hold sys.stdin's lock.
-  for number, line in enumerate(open(0, "rb", closefd=False), 1):
-    try:
-      yield f"{_STDIN}:{number}", line.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-      raise file_io.not_utf8(_STDIN, number, error) from error
 
 
 def run(head: str) -> None:
@@ -113,7 +101,8 @@ def _print_answers(settings: run_settings.Settings, head: str) -> None:
   is_vector = head in ("embedding", "sparse")
   count = 2 if similarity else 0 if is_vector else len(model.texts)
   answerer = model.answerer()
-  for block in _arrived(_examples(settings, count)):
+  examples = _examples(settings, count)
+  for block in standard_input.as_they_arrive(examples, _MOST):
     rows = [row for _, row in block]
     for place, row in block if not is_vector else ():
       for text in row:
@@ -177,36 +166,6 @@ def _texts(
 ) -> Iterator[tuple[str, str]]:
   """Yields (place, text) of each value of a flag; - reads standard input."""
   for value in itertools.cycle(values) if for_all else values:
-    yield from standard_input() if value == "-" else [(f"--{name}", value)]
-
-
-def _arrived(
-  examples: Iterator[tuple[str, tuple]],
-) -> Iterator[list[tuple[str, tuple]]]:
-  """Yields lists of the examples that have arrived, without waiting for more.
-
-  A thread reads ahead, so a pipe is as fast as a file, and a text that a user
-  types is answered at once.
-  """
-  waiting: queue.Queue = queue.Queue(_MOST)
-
-  def read() -> None:
-    try:
-      for example in examples:
-        waiting.put(example)
-      waiting.put(StopIteration())
-    except errors.InputError as error:
-      waiting.put(error)
-
-  threading.Thread(target=read, daemon=True).start()
-  end = None
-  while end is None:
-    block = [waiting.get()]
-    while len(block) < _MOST and not waiting.empty():
-      block.append(waiting.get())
-    # Only the last entry can be the end.
-    end = None if isinstance(block[-1], tuple) else block.pop()
-    if block:
-      yield block
-  if isinstance(end, errors.InputError):
-    raise end
+    yield from (
+      standard_input.lines() if value == "-" else [(f"--{name}", value)]
+    )

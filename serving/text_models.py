@@ -61,6 +61,7 @@ def load(
   *,
   batch_size: int = 32,
   num_threads: int = 0,
+  download: bool = False,
   **options: Any,
 ) -> "TextModel":
   """Loads a model.
@@ -71,6 +72,7 @@ def load(
       options name these three.
     batch_size: sequences in a batch; batches of short sequences have more.
     num_threads: number of threads; 0 means one per core.
+    download: whether to download a model of this name that is not in the cache.
     **options: an option that is None or missing has the value stored in the
       folder, else the flag's default. bert_config_file, vocab_file,
       init_checkpoint: paths outside the folder. do_lower_case: whether to
@@ -87,7 +89,7 @@ def load(
     for name, value in {"model_dir": folder, **options}.items()
   }
   if isinstance(options["model_dir"], str):
-    options["model_dir"] = hub_cache.resolve(options["model_dir"])
+    options["model_dir"] = hub_cache.resolve(options["model_dir"], download)
   _checked("batch_size", batch_size, export_options.LOADING)
   _checked("num_threads", num_threads, export_options.LOADING)
   chosen = {n: value for n, value in options.items() if value is not None}

@@ -4,8 +4,10 @@ import shutil
 
 import pytest
 
+import local_server
 import script_runner
 import serving_models
+import test_download
 from checkpoints import hub_cache, model_files
 from common import errors
 from serving import text_models
@@ -90,5 +92,91 @@ def test_python_and_scripts_take_a_name(cache):
     "fill_mask.py", model_dir=serving_models.FOLDER, **flags
   )
   assert by_name.out == by_path.out != ""
-  with pytest.raises(errors.InputError, match="hub's cache .*hub.; download"):
+  with pytest.raises(
+    errors.InputError, match="hub's cache .*hub.; pass --down"
+  ):
     model_files.ModelFiles("org/none")
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+  """A Hugging Face folder."""
+  folder = tmp_path_factory.mktemp("hub") / "model"
+  flags = {"model_dir": serving_models.FOLDER, "to": "huggingface"}
+  script_runner.succeed("convert_checkpoint.py", output=folder, **flags)
+  return folder
+
+
+@pytest.fixture
+def hub(cache, converted, monkeypatch):
+  """A server with the model org/tiny, as the variable HF_ENDPOINT names it."""
+  files = {path.name: path.read_bytes() for path in converted.iterdir()}
+  answers = test_download.hub_files(files, COMMIT)
+  answers = {
+    path.removeprefix("/huggingface.co"): data for path, data in answers.items()
+  }
+  # A mirror of download.py has no queries.
+  listed = "/api/models/org/tiny/revision/main"
+  answers[f"{listed}?blobs=true"] = answers.pop(listed)
+  with local_server.serve(answers) as server:
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    yield server
+
+
+def ask(cache, hub, code=0, **flags):
+  """Returns the Finished of a script that embeds a text."""
+  variables = {"HF_HOME": str(cache.parent), "HF_ENDPOINT": hub.url}
+  return script_runner.run(
+    "extract_features.py",
+    code=code,
+    text="the street",
+    environment=variables,
+    **{"model_dir": "org/tiny", **flags},
+  )
+
+
+def test_a_model_is_downloaded_once_and_only_if_asked(cache, hub):
+  done = ask(cache, hub, code=1)
+  assert "org/tiny" in done.err and "--download" in done.err
+  with pytest.raises(errors.InputError, match="org/tiny"):
+    text_models.load("org/tiny")
+  assert not hub.requests and not cache.exists()
+  done = ask(cache, hub, download=True)
+  snapshot = cache / "models--org--tiny" / "snapshots" / COMMIT
+  assert hub_cache.find("org/tiny") == str(snapshot)
+  assert [path.name for path in cache.iterdir()] == ["models--org--tiny"]
+  by_path = ask(cache, hub, model_dir=snapshot)
+  assert done.out == by_path.out != ""
+  count = len(hub.requests)
+  assert ask(cache, hub).out == ask(cache, hub, download=True).out == done.out
+  bert = text_models.load("org/tiny", download=True)
+  assert len(hub.requests) == count and bert.embed("the street").any()
+
+
+def test_a_partly_cached_model_is_completed(cache, hub):
+  snapshot = add(cache, "org/tiny")
+  (snapshot / "vocab.txt").write_text("kept")
+  for path in snapshot.glob("*model*"):
+    path.unlink()
+  assert hub_cache.resolve("org/tiny") == str(snapshot)
+  assert hub_cache.resolve("org/tiny", download=True) == str(snapshot)
+  assert (snapshot / "vocab.txt").read_text() == "kept"
+  assert any(snapshot.glob("model.safetensors"))
+
+
+def test_the_package_finds_what_was_downloaded(cache, hub):
+  package = pytest.importorskip("huggingface_hub")
+  folder = hub_cache.resolve("org/tiny", download=True)
+  arguments = "org/tiny", "vocab.txt", str(cache)
+  assert package.try_to_load_from_cache(*arguments).startswith(folder)
+  assert not package.scan_cache_dir(cache).warnings
+
+
+@pytest.mark.parametrize("flags", [{"download": True}, {}])
+def test_a_failed_download_names_what_the_command_has(cache, hub, flags):
+  hub.files.clear()
+  done = ask(cache, hub, code=1, **flags)
+  assert "--base_url" not in done.err
+  assert ("HF_ENDPOINT" in done.err) == bool(flags)
+  assert not (cache / "models--org--tiny").exists()
+  script_runner.refuse("run_ner.py", "--model_dir", download=True)

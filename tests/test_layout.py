@@ -35,6 +35,9 @@ FILES = [
   *ROOT.glob("docs/*.py"),
 ]
 
+# Limits on lines, and on the entries of the root.
+FUNCTION, FILE, SCRIPT, ENTRIES = 80, 680, 380, 50
+
 # The folders that the files of each folder may import, besides their own.
 # "" is the root: modeling, tokenization, optimization and related modules.
 TASKS = ("classification", "features", "pretraining", "squad", "tagging")
@@ -51,10 +54,18 @@ MAY_IMPORT = {
   "common": [],
   "": ["common", "text"],  # tokenization imports `text`, which needs no root.
   "variants": ["common", ""],
-  "checkpoints": ["common", "", "variants"],
+  "checkpoints": ["common", "", "variants", "reproduction"],  # --download.
   "text": ["common"],
   "records": ["common", "", "text"],
-  "training": ["common", "", "variants", "checkpoints", "text", "records"],
+  "training": [
+    "common",
+    "",
+    "variants",
+    "checkpoints",
+    "text",
+    "records",
+    "engines",
+  ],
   "engines": ["common"],
   # These call the task folders to compute answers.
   "answering": [*BELOW_TASKS, *TASKS],
@@ -122,7 +133,7 @@ def flags_of(verb):
 
 
 def test_the_root_shows_the_whole_project():
-  """`ls` shows the architecture: the root has at most 50 entries."""
+  """`ls` shows the architecture."""
   uncounted = {"build", "dist", "out", "quickstart", "__pycache__"}
   # Files that every project has do not count.
   uncounted |= {"CHANGELOG.md", "CITATION.cff", "LICENSE", "setup.py"}
@@ -132,7 +143,7 @@ def test_the_root_shows_the_whole_project():
     if path.name[0] != "." and path.suffix != ".egg-info"
   }
   assert {"modeling.py", "README.md", "tests"} <= entries
-  assert len(entries - uncounted) <= 50, sorted(entries - uncounted)
+  assert len(entries - uncounted) <= ENTRIES, sorted(entries - uncounted)
 
 
 def test_no_environment_is_in_the_repository():
@@ -253,10 +264,18 @@ def test_only_extensions_are_imported_by_a_computed_name():
 # Sizes and first lines.
 
 
+def test_the_page_for_contributors_states_the_limits():
+  page = (ROOT / "docs" / "CONTRIBUTING.md").read_text(encoding="utf-8")
+  assert (
+    f"(at most {FUNCTION}), files at most {FILE}, scripts at most {SCRIPT}; "
+    f"the root has at most {ENTRIES} entries."
+  ) in " ".join(page.split())
+
+
 def test_files_are_short_and_say_what_they_are():
   for path in FILES:
     lines = path.read_text(encoding="utf-8").count("\n")
-    assert lines <= (380 if path in VERBS.values() else 680), path
+    assert lines <= (SCRIPT if path in VERBS.values() else FILE), path
     assert ast.get_docstring(tree_of(path)), path
 
 
@@ -273,7 +292,7 @@ def test_functions_are_short():
     for path in FILES
     for function in nodes(path, ast.FunctionDef)
   }
-  assert not [name for name, length in lengths.items() if length > 80]
+  assert not [name for name, length in lengths.items() if length > FUNCTION]
   assert sorted(lengths.values())[len(lengths) * 9 // 10] <= 30
 
 

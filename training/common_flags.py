@@ -15,17 +15,23 @@ from training import repeated_runs, restart_flags
 from variants import points
 
 _DEFAULT_FOLDER = "bert_output"
+# Flags whose value may be the name of a model of the Hub.
+_BY_NAME = ("model_dir", "init_checkpoint", "input")
 
 
 def _check_model_files() -> None:
   # Imported here, because --help does not need it.
   from checkpoints import hub_cache, model_files, model_folder
+  from engines import networks
 
-  for name in {"model_dir", "init_checkpoint", "input"} & set(flags.FLAGS):
+  for name in {*_BY_NAME} & {*flags.FLAGS}:
     if value := flags.FLAGS[name].value:
-      flags.FLAGS[name].value = hub_cache.resolve(value)
+      value = hub_cache.resolve(value, flags.FLAGS.download)
+      flags.FLAGS[name].value = value
   folder = flags.FLAGS.model_dir
-  if folder and not file_io.is_remote(folder):
+  # An export is read once, later: no TensorFlow delays that.
+  is_export = folder and networks.engine_of(folder)
+  if folder and not (is_export or file_io.is_remote(folder)):
     model_files.ModelFiles(folder)
   for name in ("init_checkpoint", "input"):
     path = name in flags.FLAGS and (flags.FLAGS[name].value or folder)
@@ -39,7 +45,7 @@ def define_model_flags(*, head: str = "", required: bool = True) -> None:
   `head` is the head of a script that has one; see flag_values.default_length.
   """
   flags.define_options(model_options.of_model(head))
-  command.check_early(_check_model_files)
+  _define_download_flag()
   if required:
     require_or_model_dir("bert_config_file")
 
@@ -47,6 +53,13 @@ def define_model_flags(*, head: str = "", required: bool = True) -> None:
 def define_model_dir_flag(replaced: str) -> None:
   """Defines --model_dir; `replaced` names the flags that it sets."""
   flags.define_options([model_options.of_folder(replaced)])
+  _define_download_flag()
+
+
+def _define_download_flag() -> None:
+  flags.define_options([model_options.DOWNLOAD])
+  names = [name for name in _BY_NAME if name in flags.FLAGS]
+  flags.rule("download", needs="|".join(names))
   command.check_early(_check_model_files)
 
 
