@@ -40,15 +40,21 @@ def draw_page(tab: sync_api.Page, url: str, target: pathlib.Path) -> None:
   for _ in range(2):
     with tab.expect_response(lambda response: ":predict" in response.url):
       tab.click("#send")
-    tab.wait_for_function("!document.querySelector('#send').disabled")
+    tab.locator("#send:enabled").wait_for()
   tab.locator("body").click(position={"x": 1, "y": 1})
   tab.screenshot(path=target, full_page=True)
 
 
 def draw_report(tab: sync_api.Page, path: str, target: pathlib.Path) -> None:
-  """Draws the top of a run's report."""
+  """Draws the top of a run's report, with the confusion matrix."""
   tab.goto(pathlib.Path(path).resolve().as_uri())
-  tab.screenshot(path=target)
+  box = tab.get_by_role("heading", name="Classes").bounding_box()
+  height = box["y"] if box else 820
+  tab.screenshot(
+    path=target,
+    full_page=True,
+    clip={"x": 0, "y": 0, "width": 860, "height": height},
+  )
 
 
 def serving(folder: str) -> tuple[subprocess.Popen, str]:
