@@ -22,7 +22,14 @@ from typing import Any
 from absl import app, logging
 from absl.logging import converter as absl_converter
 
-from common import completion, errors, flag_help, flags, overwriting, program
+from common import (
+  completion_flags,
+  errors,
+  flag_help,
+  flags,
+  overwriting,
+  program,
+)
 
 _parsed: list[list[str]] = []  # The arguments that remain after parsing.
 
@@ -93,7 +100,7 @@ def _parse(arguments: list[str]):
   app.define_help_flags()
   flags.DEFINE_flag(_HelpFlag())
   define_verbose()
-  completion.define(flags.of_script)
+  completion_flags.define(flags.of_script)
   try:
     return flags.FLAGS(arguments)
   except BrokenPipeError:

@@ -57,6 +57,17 @@ FILE_CASES = [
   ("eval_steps=1", "do_train", "do_train eval_file=a"),
   ("do_predict", "output_dir=a", "output_dir=a predict_file=a"),
 ]
+# convert_checkpoint.py always has a model.
+DOWNLOAD_CASES = {
+  "convert_checkpoint": [],
+  **dict.fromkeys(
+    ("create_pretraining_data", "serve"), [("download", "", "model_dir=a")]
+  ),
+}
+NAMED_MODEL = [
+  ("download", "", "model_dir=a"),
+  ("download", "", "init_checkpoint=a"),
+]
 FIXED_LAYER_POOLINGS = ("pooled", "last_four_concat")
 # {script: [(flags, flags that rule out each of them, flags that allow each)]}
 CASES = {
@@ -445,13 +456,20 @@ def refusing(settings, name):
   }
 
 
+def download_cases(verb):
+  """Returns the cases of a script's --download, if it has this flag."""
+  if "download" not in absl_flags.FLAGS:
+    return []
+  return DOWNLOAD_CASES.get(verb, NAMED_MODEL)
+
+
 @pytest.mark.parametrize("verb", test_layout.VERBS)
 def test_every_rule_refuses_and_accepts(verb):
   seen = set()
   with script_flags.defined(verb):
     for flag, ruled_out_by, allowed_by in (
       (flag, *row)
-      for flags, *row in CASES.get(verb, ())
+      for flags, *row in [*CASES.get(verb, ()), *download_cases(verb)]
       for flag in flags.split()
     ):
       name = flag.partition("=")[0]

@@ -59,7 +59,8 @@ def define_model_dir_flag(replaced: str) -> None:
 def _define_download_flag() -> None:
   flags.define_options([model_options.DOWNLOAD])
   names = [name for name in _BY_NAME if name in flags.FLAGS]
-  flags.rule("download", needs="|".join(names))
+  if "input" not in names:  # It or --model_dir is required.
+    flags.rule("download", needs="|".join(names))
   command.check_early(_check_model_files)
 
 
