@@ -11,7 +11,7 @@ import heads
 import make_flags
 import serving_models
 import table_work
-from test_layout import ROOT, SOURCES, VERBS, flags_of
+from test_layout import FOLDERS, ROOT, SOURCES, VERBS, flags_of
 
 README = ROOT / "README.md"
 PAGES = [README, *sorted(ROOT.glob("docs/*.md"))]
@@ -179,6 +179,18 @@ def test_commands_name_scripts_and_flags_that_exist():
         if flag not in known and flag.removeprefix("no") not in known:
           unknown.append(f"{page.name}: {script} --{flag}")
   assert count > 90 and not unknown
+
+
+def test_commands_write_to_no_folder_of_the_project():
+  """In a clone, --output_dir=squad would put a model next to squad's code."""
+  ours = "|".join([*FOLDERS, "benchmarks", "docs", "tests"])
+  regex = rf"--(?:output|export)\w*=(?:{ours})(?=[/\s`])"
+  found = {
+    page.name: matches
+    for page in PAGES
+    if (matches := re.findall(regex, page.read_text(encoding="utf-8")))
+  }
+  assert not found
 
 
 @pytest.mark.parametrize(

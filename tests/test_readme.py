@@ -107,4 +107,10 @@ def test_each_command_runs_as_it_is_typed(tmp_path, monkeypatch):
     "final_model"
   }
   folders = {path.parent.name for path in tmp_path.glob("*/final_model")}
-  assert folders == {"stars", "names", "squad", "bert_output", "bert_output_2"}
+  assert folders == {
+    "stars",
+    "names",
+    "answers",
+    "bert_output",
+    "bert_output_2",
+  }
