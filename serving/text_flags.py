@@ -17,8 +17,9 @@ from common import command, errors, flags, run_settings, standard_input
 _names: list[str] = []  # The flags for an example's first and second text.
 _MOST = 256  # Examples that are answered together.
 # Flags with an effect that are not options of text_models.
-_OTHERS = "do_predict predict_batch_size batch_size similarity sparse verbose"
-_OTHERS += "download"
+_OTHERS = (
+  "do_predict predict_batch_size batch_size similarity sparse verbose download"
+)
 
 
 def define(*names: str) -> None:
