@@ -188,10 +188,7 @@ def load(settings: run_settings.Settings) -> list:
   for folder in folders(settings.model_dir):
     with _flags_of_exports(settings):
       model = text_models.load(
-        folder,
-        batch_size=size,
-        num_threads=threads,
-        download=settings.download,
+        folder, batch_size=size, num_threads=threads, download=settings.download
       )
       models.append(model.servable(settings.head))
   return models
