@@ -52,11 +52,14 @@ ENTRIES = {
   "checkpoints/hub_folder.py": {"none of the": OTHER_FILES},
   "checkpoints/model_files.py": {
     "was trained to": OTHER_PROGRAM,
-    "no such folder": OTHER_PROGRAM,
+    "no such folder": "test_checkpoints_hub_cache",
     "leave out --do_lower_case": "test_checkpoints_model_files",
     "capital letters": "test_run_ner",
   },
   "checkpoints/model_folder.py": {"torch 2.6": OTHER_FILES},
+  "checkpoints/model_options.py": {
+    "see --download": "test_checkpoints_hub_cache"
+  },
   "checkpoints/sentence_folder.py": {
     "pass --pooling": "test_checkpoints_sentence_folder"
   },
@@ -160,10 +163,9 @@ ENTRIES = {
   "reproduce.py": {"nothing to do": TRIED, "is not a flag": "test_reproduce"},
   "reproduction/downloads.py": {
     "not what was published": MACHINES,
-    "differs from the published": MACHINES,
     "not from download.py": OWN_FOLDER,
     "cannot be unpacked": MACHINES,
-    "could not be downloaded": "test_download",
+    "has the file as": "test_download",
   },
   "reproduction/hub.py": {"not from download.py": OWN_FOLDER},
   "reproduction/report.py": {"no finished run": OTHER_PROGRAM},
