@@ -16,7 +16,7 @@ from variants import points
 
 _DEFAULT_FOLDER = "bert_output"
 # Flags whose value may be the name of a model of the Hub.
-_BY_NAME = ("model_dir", "init_checkpoint", "input")
+_BY_NAME = ("model_dir", "init_checkpoint", "input", "teacher_checkpoint")
 
 
 def _check_model_files() -> None:
