@@ -159,7 +159,7 @@ def verify(settings: run_settings.Settings, source: converter.Source) -> None:
   print(f"outputs: the same ({summary}; up to {TOLERANCE:g} is rounding)")
 
 
-def main(_) -> None:
+def main(_: list[str]) -> None:
   """Converts a checkpoint and, with --verify, compares the outputs of both."""
   settings = flags.read_settings()
   if not settings.verbose:

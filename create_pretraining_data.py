@@ -150,7 +150,7 @@ from records import tfrecord
 _SHOWN_INSTANCES = 3
 
 
-def main(_) -> None:
+def main(_: list[str]) -> None:
   """Writes the records, or the shards that are missing."""
   settings = flags.read_settings()
   settings = model_files.ModelFiles.of(settings).complete(settings)

@@ -59,7 +59,7 @@ from common import errors, file_io, progress
 from pretraining import data, languages, text_files, vocabulary
 
 
-def main(_) -> None:
+def main(_: list[str]) -> None:
   """Learns a vocabulary and writes it."""
   settings = flags.read_settings()
   paths = file_io.expand_file_patterns(settings.input_file)

@@ -33,6 +33,8 @@ flags.DEFINE_bool(
 # --help and flag errors do not need the other imports.
 command.parse_flags(__name__, imports_tensorflow=False)
 
+from collections.abc import Iterable
+
 from common import errors
 from reproduction import catalog, downloads, hub
 
@@ -77,13 +79,13 @@ def chosen_entries(flag: str, entries, names: list[str]):
     yield from named
 
 
-def print_flags(name, is_new, options):
+def print_flags(name: str, is_new: bool, options: Iterable[str]) -> None:
   """Prints the flags with which other scripts use a download."""
   print(f"{name}: {'downloaded' if is_new else 'already there'}. ", end="")
   print("Flags for the scripts:", *(f"  {flag}" for flag in options), sep="\n")
 
 
-def main(_) -> None:
+def main(_: list[str]) -> None:
   """Lists or downloads weights and data."""
   settings = flags.read_settings()
   if settings.list:

@@ -108,7 +108,7 @@ def read_texts(path: str, names: tuple[str, ...]) -> list[tuple[str, ...]]:
   return texts
 
 
-def main(_) -> None:
+def main(_: list[str]) -> None:
   """Exports a model for other programs."""
   settings = flags.read_settings(check=False)
   settings, files = export_settings.find_model(settings)

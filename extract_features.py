@@ -145,10 +145,12 @@ if __name__ == "__main__" and text_flags.are_given():
 import contextlib
 import os
 import tempfile
+from collections.abc import Callable
 
 import numpy as np
 from absl import logging
 
+import configuration
 import tokenization
 from checkpoints import model_files
 from common import console, errors, file_io, json_files, progress, run_settings
@@ -299,7 +301,13 @@ def write_attention(
   logging.info("Wrote the attention page to %s", settings.attention_html)
 
 
-def network_on_engine(settings, config, tokenizer, model, head):
+def network_on_engine(
+  settings: run_settings.Settings,
+  config: configuration.BertConfig,
+  tokenizer: tokenization.FullTokenizer,
+  model,
+  head,
+) -> Callable | None:
   """Returns the network for --engine; None for TensorFlow."""
   if settings.engine == "tensorflow":
     return None
@@ -318,7 +326,7 @@ def network_on_engine(settings, config, tokenizer, model, head):
   )
 
 
-def main(_) -> None:
+def main(_: list[str]) -> None:
   """Writes the vectors of texts, or compares texts."""
   settings = flags.read_settings(check=False)
   files = model_files.ModelFiles.of(settings)

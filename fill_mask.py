@@ -98,7 +98,7 @@ def scored(model, text: str, where: str) -> str:
   )
 
 
-def main(_) -> None:
+def main(_: list[str]) -> None:
   """Fills masks, or scores texts."""
   settings = flags.read_settings()
   names = (

@@ -9,6 +9,7 @@ import functools
 import math
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -156,7 +157,7 @@ def masked(x: tf.Tensor, keep: tf.Tensor, factor: float) -> tf.Tensor:
 
   @tf.custom_gradient
   def run(x: tf.Tensor) -> tuple:
-    def kept(values):
+    def kept(values: tf.Tensor) -> tf.Tensor:
       # tf.where would be several times slower in bfloat16.
       return values * (tf.cast(keep, values.dtype) * factor)
 
@@ -232,7 +233,7 @@ def recomputed(function: Callable) -> Callable:
   they may be dictionaries of tensors.
   """
 
-  def run(*tensors, **options):
+  def run(*tensors: Any, **options: Any) -> Any:
     function_of_tensors = functools.partial(function, **options)
     return tf.recompute_grad(function_of_tensors)(*tensors)
 

@@ -67,7 +67,7 @@ from common import run_settings
 from training import distribution, run_setup
 
 
-def main(_) -> None:
+def main(_: list[str]) -> None:
   """Prepares the data; trains, evaluates and predicts with each model."""
   settings = flags.read_settings(check=False)
   files = model_files.ModelFiles.of(settings)

@@ -201,7 +201,7 @@ def train(settings: run_settings.Settings, model, run, start, predictor):
   """
   count, names = len(run.files["train"].windows), None
 
-  def training_data():
+  def training_data() -> harness.TrainingData:
     # The hidden states depend on the weights, which have been loaded by now.
     if settings.feature_layers:
       for name, file in run.files.items():
@@ -216,7 +216,7 @@ def train(settings: run_settings.Settings, model, run, start, predictor):
     file = run.files["train"]
     return harness.TrainingData([file.records], file.features, count, run.trim)
 
-  def evaluate():
+  def evaluate() -> dict[str, float]:
     file = run.files["eval"]
     return score(settings, predictor, file, settings.eval_batch_size)[1].results
 
@@ -300,7 +300,7 @@ def run_model(settings: run_settings.Settings, run):
   return report.results
 
 
-def main(_) -> None:
+def main(_: list[str]) -> None:
   """Prepares the data; trains, evaluates and predicts with each model."""
   settings = flags.read_settings()
   files = model_files.ModelFiles.of(settings)

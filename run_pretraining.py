@@ -154,7 +154,7 @@ def make_evaluation(
   """Returns a function that evaluates the current weights."""
   evaluator = evaluation_loop.make_evaluator(strategy, model.objective())
 
-  def evaluate():
+  def evaluate() -> dict[str, float]:
     batches = data.repeated_batches(
       strategy, batch_size=settings.eval_batch_size, trim=trim
     )
@@ -220,7 +220,7 @@ def check_vocabulary(
     tfrecord.check_vocabulary(tfrecord.find_files(names), settings.vocab_file)
 
 
-def main(_) -> None:
+def main(_: list[str]) -> None:
   """Trains and evaluates."""
   settings = flags.read_settings()
   files = model_files.ModelFiles.of(settings)

@@ -199,7 +199,7 @@ def run_model(settings: run_settings.Settings, work):
   return results
 
 
-def main(_) -> None:
+def main(_: list[str]) -> None:
   """Prepares the data; trains, evaluates and predicts with each model."""
   settings = flags.read_settings(check=False)
   files = model_files.ModelFiles.of(settings)
@@ -228,7 +228,7 @@ def main(_) -> None:
     )
   )
 
-  def run(new_settings):
+  def run(new_settings: run_settings.Settings) -> dict | None:
     start = run_setup.open_run(new_settings, task, config, strategy)
     return run_model(
       new_settings,

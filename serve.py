@@ -209,7 +209,7 @@ def _flags_of_exports(settings: run_settings.Settings) -> Iterator[None]:
     raise
 
 
-def main(_) -> None:
+def main(_: list[str]) -> None:
   """Serves models until a signal ends the process."""
   # Imported here, to report a missing aiohttp like other input errors.
   from web import application, server

@@ -424,7 +424,7 @@ class BasicTokenizer:
     return words
 
   @property
-  def _cleaning(self):
+  def _cleaning(self) -> "_CharacterTable":
     return _CLEANING if self.tokenize_chinese_chars else _CLEANING_BUT_HAN
 
   def _split(self, text: str) -> list[str]:
@@ -556,11 +556,11 @@ class _CharacterTable(dict):
   Its size is bounded, because Unicode has a million code points.
   """
 
-  def __init__(self, replacement):
+  def __init__(self, replacement: Callable[[str], str]):
     super().__init__()
     self.replacement = replacement
 
-  def __missing__(self, code_point):
+  def __missing__(self, code_point: int) -> str:
     # Clearing bounds the memory; every entry can be computed again.
     if len(self) >= _CACHED_ENTRIES:
       self.clear()
@@ -568,7 +568,7 @@ class _CharacterTable(dict):
     return value
 
 
-def _clean(char: str):
+def _clean(char: str) -> str:
   """Removes control characters and U+FFFD; turns white space into " "."""
   if _is_whitespace(char):
     return " "

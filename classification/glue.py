@@ -18,7 +18,7 @@ import collections
 import contextlib
 import math
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -107,7 +107,9 @@ class OfficialTask(NamedTuple):
   hint: str = ""
 
 
-def _read_folders(task, folder, prefix):
+def _read_folders(
+  task: OfficialTask, folder: str, prefix: str
+) -> list[data.Example]:
   """Returns the examples in <folder>/<class>/<number>_<rating>.txt.
 
   They are sorted by number. Each class starts at 0, so the classes alternate;
@@ -139,13 +141,18 @@ def _read_folders(task, folder, prefix):
   return examples
 
 
-def _number(stem):
+def _number(stem: str) -> float:
   # "127_8" is text 127 with rating 8. As an integer, 9 sorts before 10.
   number = stem.split("_")[0]
   return int(number) if number.isdecimal() else math.inf
 
 
-def _splits(*columns, files=None, folders=("",), **options):
+def _splits(
+  *columns: Any,
+  files: dict[str, str] | None = None,
+  folders: tuple[str, ...] = ("",),
+  **options: Any,
+) -> dict[str, Layout]:
   """Returns {split: Layout} for files with the same columns.
 
   Args:
@@ -324,7 +331,7 @@ def find(name: str) -> OfficialTask:
   )
 
 
-def _plain(name):
+def _plain(name: str) -> str:
   return name.lower().replace("-", "").replace("_", "")
 
 
@@ -343,7 +350,7 @@ def splits(task: OfficialTask, purpose: str) -> list[str]:
   "eval" uses its test split. AX has no labels, so it has no "eval".
   """
 
-  def named(start):
+  def named(start: str) -> list[str]:
     return [split for split in task.layouts if split.startswith(start)]
 
   if purpose == "train":
@@ -413,18 +420,24 @@ def exists(task: OfficialTask, data_dir: str, split: str) -> bool:
   return any(map(file_io.exists, paths))
 
 
-def _paths(layout, data_dir, language):
+def _paths(layout: Layout, data_dir: str, language: str | None) -> list[str]:
   names = [name.format(language=language) for name in layout.files]
   return [os.path.join(data_dir, name) for name in names]
 
 
-def _texts(layout):
+def _texts(layout: Layout) -> list[str]:
   """Returns the columns of texts, without the beginning of the endings."""
   _, endings = layout.endings or (None, ())
   return list(filter(None, (layout.text_a, layout.text_b, *endings)))
 
 
-def _read_table(task, layout, table, prefix, language):
+def _read_table(
+  task: OfficialTask,
+  layout: Layout,
+  table: tables.Table,
+  prefix: str,
+  language: str | None,
+) -> list[data.Example]:
   """Returns the examples of a table; `_report` handles bad rows."""
   beginning, endings = layout.endings or (None, ())
   # The texts to check. The common beginning of the endings may be empty.
@@ -433,7 +446,7 @@ def _read_table(task, layout, table, prefix, language):
   table.require([*texts, beginning, label, layout.language])
   has_ids, languages = layout.id in table.names, set()
 
-  def make(number, row, place):
+  def make(number: int, row: dict, place: str) -> data.Example | None:
     if layout.language and row[layout.language] != language:
       languages.add(row[layout.language])
       return None
@@ -445,7 +458,7 @@ def _read_table(task, layout, table, prefix, language):
           f"the text is {text!r}, which stands for a missing text"
         )
     # As in the original: the header is row 0, and skipped rows are counted.
-    name = row[layout.id] if has_ids else number - layout.text_a.isdecimal()
+    name = row[layout.id] if has_ids else number - texts[0].isdecimal()
     return data.Example(
       f"{prefix}-{name}",
       row[layout.text_a],
@@ -468,11 +481,13 @@ def _read_table(task, layout, table, prefix, language):
   return examples
 
 
-def _label(value, task, layout):
+def _label(
+  value: str | None, task: OfficialTask, layout: Layout
+) -> str | float | None:
   """Returns the label in a cell; None for an invalid label in test data."""
   if value is None:
     return None
-  if task.task_kind == data.REGRESSION:
+  if task.scores:
     low, high = task.scores
     with contextlib.suppress(ValueError):
       if low <= float(value) <= high:
@@ -491,7 +506,9 @@ def _label(value, task, layout):
   return None
 
 
-def _report(path, bad, count, layout):
+def _report(
+  path: str, bad: list[data.BadRow], count: int, layout: Layout
+) -> None:
   """Raises InputError for bad rows, or logs them (see Layout.broken)."""
   if layout.broken is None:
     faults = errors.Faults()
@@ -516,7 +533,7 @@ def _report(path, bad, count, layout):
     )
 
 
-def _submitted_name(task, split):
+def _submitted_name(task: OfficialTask, split: str) -> str:
   suffix = {"test_matched": "-m", "test_mismatched": "-mm"}.get(split, "")
   return task.title + suffix
 

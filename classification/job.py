@@ -34,7 +34,7 @@ from classification import (
   sequences,
 )
 from classification import task as tasks
-from common import errors, file_io, program, result_lines
+from common import errors, file_io, program, result_lines, run_settings
 from records import pipeline
 from training import (
   distribution,
@@ -54,7 +54,7 @@ class Evaluator:
     self.reported: dict = {}  # Fields of run_report.Report, from `evaluate`.
     trim = not distribution.is_tpu(strategy)
 
-    def outputs(batch):
+    def outputs(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
       if trim:
         batch = pipeline.trim_to_longest(batch)
       # [B, L]
@@ -135,12 +135,14 @@ class Evaluator:
     return values
 
 
-def _scored(names):
+def _scored(names: Iterable[str]) -> list[str]:
   """Returns the names of evaluation data, which start with "eval"."""
   return [name for name in names if name.startswith("eval")]
 
 
-def _mistakes(results, examples):
+def _mistakes(
+  results: scores.Results, examples: list
+) -> list[run_report.Mistake]:
   """Returns the worst predictions as run_report.Mistakes, the worst first."""
   if results.task_kind in data.OF_RANKS:
     mistakes = sorted(ranking.mistakes(results, examples), reverse=True)
@@ -166,7 +168,9 @@ def _mistakes(results, examples):
   ]
 
 
-def _write_report(folder, name, examples, results):
+def _write_report(
+  folder: str, name: str, examples: list, results: scores.Results
+) -> str:
   """Writes <name>_report.txt and <name>_predictions.tsv; returns the report."""
   path = os.path.join(folder, f"{name}_report.txt")
   report = scores.report(results)
@@ -227,7 +231,11 @@ class RunInputs(NamedTuple):
   records: dict
 
 
-def prepare(settings, config: configuration.BertConfig, strategy) -> RunInputs:
+def prepare(
+  settings: run_settings.Settings,
+  config: configuration.BertConfig,
+  strategy: tf.distribute.Strategy,
+) -> RunInputs:
   """Reads the data and writes the records; `config` is the initial model's."""
   task = tasks.read_task(settings, config)
   bi_encoder.check(settings, config, task.task_kind)
@@ -251,7 +259,7 @@ def prepare(settings, config: configuration.BertConfig, strategy) -> RunInputs:
 
 
 def make_network(
-  settings,
+  settings: run_settings.Settings,
   config: configuration.BertConfig,
   task: tasks.ClassifierTask,
   **model_options,
@@ -293,7 +301,7 @@ def _require_pooler(path: str) -> None:
 class ModelRun:
   """A model with its folder, and the steps of run_classifier.py."""
 
-  def __init__(self, settings, run: RunInputs):
+  def __init__(self, settings: run_settings.Settings, run: RunInputs):
     """Creates the model, and finds its initial weights.
 
     The --output_dir of `settings` is the folder of this model.
@@ -336,7 +344,7 @@ class ModelRun:
     single = model.num_outputs(task.task_kind, task.labels) == 1
     return {"head": "classification", "labels": () if single else task.labels}
 
-  def load_weights(self):
+  def load_weights(self) -> None:
     """Loads the weights, for evaluation or prediction without training."""
     assert self._start.path  # Without training, a random start is refused.
     weight_files.load(
@@ -345,7 +353,7 @@ class ModelRun:
       allowed_missing=self._model.allowed_missing,
     )
 
-  def train(self):
+  def train(self) -> None:
     """Trains from the initial weights, and writes final_model."""
     settings, run = self._settings, self._run
     self._step = harness.train(
@@ -375,7 +383,7 @@ class ModelRun:
     if distribution.is_chief(run.strategy):
       self._log_next_commands()
 
-  def _training_data(self):
+  def _training_data(self) -> harness.TrainingData:
     settings, run = self._settings, self._run
     # A frozen encoder's outputs are the same in all epochs and for all seeds.
     # Store them, except for data to predict, which are read only once. The
@@ -395,7 +403,7 @@ class ModelRun:
     trim = run_setup.shapes_may_vary(settings, run.strategy)
     return inputs.training_data(self._records["train"], trim)
 
-  def _log_next_commands(self):
+  def _log_next_commands(self) -> None:
     """Logs the commands that serve and export the trained model."""
     folder = os.path.join(self._settings.output_dir, "final_model")
     export = os.path.join(self._settings.output_dir, "saved_model")
@@ -414,7 +422,7 @@ class ModelRun:
       ),
     )
 
-  def _write_model(self, folder, step):
+  def _write_model(self, folder: str, step: int) -> None:
     """Writes the current weights as a model folder."""
     settings, run = self._settings, self._run
     # The folder stores the column flags, so they are not needed to predict.
@@ -439,7 +447,7 @@ class ModelRun:
       step,
     )
 
-  def _scores(self, report_dir=None):
+  def _scores(self, report_dir: str | None = None) -> dict[str, float]:
     return self._evaluator.evaluate(
       self._run.task,
       self._records,
@@ -447,7 +455,7 @@ class ModelRun:
       report_dir=report_dir,
     )
 
-  def evaluate(self):
+  def evaluate(self) -> dict[str, float]:
     """Writes and returns the results of Evaluator.evaluate."""
     folder = self._settings.output_dir
     # All processes compute, but only the chief writes.
@@ -461,7 +469,7 @@ class ModelRun:
       )
     return results
 
-  def write_report(self, results: dict):
+  def write_report(self, results: dict) -> None:
     """Writes the report page and the model card; see run_report."""
     task = self._run.task
     if distribution.is_chief(self._run.strategy):
@@ -480,7 +488,7 @@ class ModelRun:
         ),
       )
 
-  def write_predictions(self, name: str, network: Callable | None):
+  def write_predictions(self, name: str, network: Callable | None) -> None:
     """Writes the predictions for the examples of a split.
 
     Args:
@@ -512,7 +520,9 @@ class ModelRun:
         settings.glue_submission_dir, official, split, labels
       )
 
-  def _scores_of(self, name, network):
+  def _scores_of(
+    self, name: str, network: Callable | None
+  ) -> Iterator[np.ndarray]:
     """Returns an iterator of the examples' scores, float32 [n, L], in order."""
     run, size = self._run, self._settings.predict_batch_size
     if not network:

@@ -17,7 +17,12 @@ class Reranker(model.ClassifierModel):
     super().__init__(*args, **options)
     self._losses = {"pairwise": pairwise, "listwise": listwise}.get(loss)
 
-  def example_losses(self, logits, label_ids, class_weights=None):
+  def example_losses(
+    self,
+    logits: tf.Tensor,
+    label_ids: tf.Tensor,
+    class_weights: tf.Tensor | None = None,
+  ) -> tf.Tensor:
     """Returns the loss of each example, float32 [B].
 
     `label_ids` are relevances, float32 [B, W], padded with -1. The loss of a
@@ -31,7 +36,7 @@ class Reranker(model.ClassifierModel):
     )[:, 0]
 
 
-def pairwise(logits, relevances):
+def pairwise(logits: tf.Tensor, relevances: tf.Tensor) -> tf.Tensor:
   """Returns RankNet's loss: mean log(1 + exp(worse - better)) of pairs, [B]."""
   better, worse = relevances[:, :, None], relevances[:, None]
   is_pair = tf.cast((better > worse) & (worse >= 0), tf.float32)  # [B, W, W]
@@ -39,7 +44,7 @@ def pairwise(logits, relevances):
   return tf.reduce_sum(losses, [1, 2]) / tf.reduce_sum(is_pair, [1, 2])
 
 
-def listwise(logits, relevances):
+def listwise(logits: tf.Tensor, relevances: tf.Tensor) -> tf.Tensor:
   """Returns the softmax cross-entropy with the normalized relevances, [B]."""
   gains = tf.maximum(relevances, 0.0)
   return tf.nn.softmax_cross_entropy_with_logits(

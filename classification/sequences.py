@@ -8,13 +8,14 @@ No TensorFlow.
 import dataclasses
 import functools
 import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 import tokenization
 from classification import data
-from common import errors, flag_values
+from common import errors, flag_values, run_settings
 from text import input_sequences
 from variants import vocabularies
 
@@ -40,7 +41,7 @@ class InputOptions:
   max_windows: int = 0
   never_split: tuple = ()
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.doc_stride and self.task_kind in (data.CHOICE, *data.OF_PAIRS):
       raise errors.InputError(
         f"--doc_stride has no effect on tasks of the kind {self.task_kind}, "
@@ -54,7 +55,9 @@ class InputOptions:
       )
 
 
-def options_of(settings, task_kind: str, labels: tuple) -> InputOptions:
+def options_of(
+  settings: run_settings.Settings, task_kind: str, labels: tuple
+) -> InputOptions:
   """Returns the InputOptions for run_settings.Settings and a task.
 
   Raises InputError: the vocabulary, max_seq_length or doc_stride is invalid.
@@ -85,7 +88,12 @@ class Encoded(NamedTuple):
   is_cut: np.ndarray
 
 
-def _windows(starts, lengths, options, frame):
+def _windows(
+  starts: tuple[np.ndarray, np.ndarray],
+  lengths: tuple[np.ndarray, np.ndarray],
+  options: InputOptions,
+  frame: input_sequences.Frame,
+) -> tuple[np.ndarray, input_sequences.Spans, np.ndarray]:
   """Divides the longer text of each example into windows.
 
   Every window also has the shorter text, truncated to half a window. Returns
@@ -116,7 +124,11 @@ def _windows(starts, lengths, options, frame):
   return owner, input_sequences.Spans(*spans), is_cut
 
 
-def _sequences(examples, tokenizer, options):
+def _sequences(
+  examples: Sequence,
+  tokenizer: tokenization.FullTokenizer,
+  options: InputOptions,
+) -> tuple[np.ndarray, np.ndarray, input_sequences.Spans, np.ndarray]:
   """Tokenizes the texts, and selects the word pieces of each row.
 
   Returns the concatenated ids of all texts; the index of each row's example,

@@ -6,6 +6,7 @@ configuration stores the kind and the classes under Hugging Face's keys.
 
 import collections
 import re
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from absl import logging
@@ -58,7 +59,7 @@ class ClassifierTask(NamedTuple):
   text_pairs: bool = False
 
   @property
-  def positive(self):
+  def positive(self) -> int:
     """The index of the class to which F1, precision and recall refer.
 
     It is the second of two classes; for an official task, the second in the
@@ -91,7 +92,9 @@ def complete_settings(
   return completed
 
 
-def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
+def read_task(
+  settings: run_settings.Settings, config: configuration.BertConfig
+) -> ClassifierTask:
   """Returns the task that run_settings.Settings describe.
 
   Without training, the kind, the classes and their order must fit the model.
@@ -112,7 +115,9 @@ def read_task(settings, config: configuration.BertConfig) -> ClassifierTask:
   )
 
 
-def _limited(name, examples, settings):
+def _limited(
+  name: str, examples: Sequence, settings: run_settings.Settings
+) -> Sequence:
   """Applies max_*_examples, and removes the labels of data to predict."""
   if isinstance(examples, data.ExampleStream):
     return examples
@@ -125,7 +130,11 @@ def _limited(name, examples, settings):
   return examples
 
 
-def _read_official(settings, config, purposes):
+def _read_official(
+  settings: run_settings.Settings,
+  config: configuration.BertConfig,
+  purposes: list[str],
+) -> ClassifierTask:
   official = glue.find(settings.task_name)
   if settings.glue_submission_dir:
     glue.check_submission(official)
@@ -155,7 +164,9 @@ def _read_official(settings, config, purposes):
   )
 
 
-def _official_kind(settings, official):
+def _official_kind(
+  settings: run_settings.Settings, official: glue.OfficialTask
+) -> str:
   """Returns the kind of a task; for scored pairs it may be similarity."""
   has_scored_pairs = official.scores and glue.has_pairs(official)
   kinds = [official.task_kind, *[data.SIMILARITY] * bool(has_scored_pairs)]
@@ -168,7 +179,9 @@ def _official_kind(settings, official):
   )
 
 
-def _learned_order(official, learned):
+def _learned_order(
+  official: glue.OfficialTask, learned: list[str]
+) -> tuple[str, ...]:
   """Returns a task's classes in the order of the model's outputs.
 
   `learned` has the model's class names in the order of its outputs.
@@ -185,7 +198,7 @@ def _learned_order(official, learned):
   if labels in _NUMBERED:
     for other_names in _NAMES_OF_NUMBERED:
       names.update(zip(other_names, labels))
-  order = tuple(names.get(name.lower()) for name in learned)
+  order = tuple(names.get(name.lower(), "") for name in learned)
   # If every class occurs once, the names determine the order.
   if len(order) == len(labels) and set(order) == set(labels):
     return order
@@ -205,12 +218,14 @@ def _learned_order(official, learned):
   return labels
 
 
-def _are_generic(names):
+def _are_generic(names: Iterable[str]) -> bool:
   """Returns whether all class names are like LABEL_0, or there are none."""
   return all(re.fullmatch(r"LABEL_\d+", name) for name in names)
 
 
-def _official_splits(settings, official, purpose):
+def _official_splits(
+  settings: run_settings.Settings, official: glue.OfficialTask, purpose: str
+) -> dict[str, list[data.Example]]:
   splits: dict = {}
   for split in glue.splits(official, purpose):
     # As in the original: the first split is named "eval" or "predict". Other
@@ -230,7 +245,11 @@ def _official_splits(settings, official, purpose):
   return splits
 
 
-def _read_own(settings, config, purposes):
+def _read_own(
+  settings: run_settings.Settings,
+  config: configuration.BertConfig,
+  purposes: list[str],
+) -> ClassifierTask:
   task_kind = _own_kind(settings, config, purposes)
   examples, labels = _own_examples(settings, config, purposes, task_kind)
   text_pairs = settings.text_b_column is not None or task_kind in data.OF_PAIRS
@@ -251,7 +270,12 @@ def _read_own(settings, config, purposes):
   )
 
 
-def _own_examples(settings, config, purposes, task_kind):
+def _own_examples(
+  settings: run_settings.Settings,
+  config: configuration.BertConfig,
+  purposes: list[str],
+  task_kind: str,
+) -> tuple[dict, tuple[str, ...]]:
   """Returns the examples of each purpose, and the classes."""
   examples: dict = {}
   fraction = settings.eval_fraction
@@ -297,7 +321,11 @@ def _own_examples(settings, config, purposes, task_kind):
   return examples, tuple(labels)
 
 
-def _own_kind(settings, config, purposes):
+def _own_kind(
+  settings: run_settings.Settings,
+  config: configuration.BertConfig,
+  purposes: list[str],
+) -> str:
   """Returns the kind from --task_kind, the configuration or the default."""
   task_kind = settings.task_kind or model_kind(config) or data.SINGLE
   if {task_kind, model_kind(config)} == set(data.OF_RANKS):
@@ -317,7 +345,12 @@ def _own_kind(settings, config, purposes):
   return task_kind
 
 
-def _own_labels(task_kind, labels, train, config):
+def _own_labels(
+  task_kind: str,
+  labels: Sequence[str],
+  train: list[data.Example] | None,
+  config: configuration.BertConfig,
+) -> Sequence[str]:
   """Returns the classes from the flags, the training data or the model."""
   if task_kind in data.OF_NUMBERS:
     if labels:
@@ -344,7 +377,9 @@ def _own_labels(task_kind, labels, train, config):
   )
 
 
-def _check_labels(labels, task_kind, learned):
+def _check_labels(
+  labels: Sequence[str], task_kind: str, learned: list[str] | None
+) -> None:
   """Checks --labels; `learned`: the model's classes, or None in training."""
   flag = f"--labels={','.join(labels)}"
   if len(set(labels)) < len(labels):
@@ -354,10 +389,9 @@ def _check_labels(labels, task_kind, learned):
       f"{flag}: with one class there is nothing to learn; pass two or more"
     )
   # Generic names, such as LABEL_0, may be replaced.
-  matches_model = (
-    learned in (None, [])
-    or list(labels) == learned
-    or (_are_generic(learned) and len(labels) == len(learned))
+  learned = learned or list(labels)
+  matches_model = list(labels) == learned or (
+    _are_generic(learned) and len(labels) == len(learned)
   )
   if not matches_model:
     raise errors.InputError(
@@ -379,7 +413,7 @@ def model_kind(config: configuration.BertConfig) -> str | None:
   return configuration.PROBLEMS[problem_type].task_kind
 
 
-def _check_kind(task_kind, config):
+def _check_kind(task_kind: str, config: configuration.BertConfig) -> None:
   """Raises InputError if a model was trained for a different kind of task."""
   learned = model_kind(config)
   # Model files of sentence-transformers do not distinguish regression and
@@ -443,7 +477,7 @@ def log_examples(task: ClassifierTask, weights: list | None = None) -> None:
     )
 
 
-def _doubts(counts):
+def _doubts(counts: dict[str, int]) -> list[str]:
   """Returns warnings about classes that may be mistakes."""
   by_lower_case = collections.defaultdict(list)
   for label in counts:

@@ -110,7 +110,7 @@ def _parse(arguments: list[str]):
 class _HelpFlag(app.HelpFlag):
   """Replaces absl's --help, to show the script's flags in groups."""
 
-  def __init__(self):
+  def __init__(self) -> None:
     super().__init__()
     self.allow_override = True
 

@@ -36,7 +36,7 @@ def define(
         _DEFINE[type(default)](option, default, text, needs=_rule(kind, name))
 
 
-def _rule(kind, name):
+def _rule(kind: extension_points.Point, name: str) -> str:
   # A rule's conditions cannot contain the spaces of a path.
   return "" if " " in name else f"{kind.flag}={name}"
 

@@ -36,7 +36,7 @@ _TEMPORARY = re.compile(
 )
 
 
-def _gfile():
+def _gfile() -> Any:
   """Returns tf.io.gfile."""
   try:
     from common import lean_tensorflow
@@ -253,7 +253,7 @@ def packed(path: str, name: str) -> errors.InputError:
 class _LocalFile(io.FileIO):
   """Reads a file; errors of a failing disk have its name."""
 
-  def readinto(self, buffer):
+  def readinto(self, buffer: Any) -> int:
     with named(self.name):
       return super().readinto(buffer)
 

@@ -90,7 +90,7 @@ def text(flags: Iterable[Any]) -> str:
   )
 
 
-def _described(flag):
+def _described(flag: Any) -> str:
   name = f"[no]{flag.name}" if flag.boolean else flag.name
   default = (flag.default_as_str or "").strip("'")
   notes = [default and f"default: {default}", flag.parser.syntactic_help]

@@ -11,6 +11,7 @@ import os
 import sys
 import types
 from collections.abc import Iterator
+from typing import Any
 
 from common import errors, native_messages, program
 
@@ -65,7 +66,7 @@ def _check_version(tensorflow) -> None:
     errors.warn_once(fault)
 
 
-def import_tensorflow_text():
+def import_tensorflow_text() -> Any:
   """Returns the module tensorflow_text, without the layers that need Keras.
 
   Raises:

@@ -29,7 +29,7 @@ def hint(text: str) -> str:
   return re.sub(r"(?:\bpython )?\b(\w+)\.py\b", _command, text)
 
 
-def _command(match):
+def _command(match: re.Match) -> str:
   path = _ROOT / f"{match[1]}.py"
   if not path.is_file() or "command.run(main" not in path.read_text("utf-8"):
     return match[0]

@@ -41,7 +41,7 @@ class Bar(tqdm.tqdm):
       self._follow_window()
       super().clear(nolock)
 
-  def _columns(self):
+  def _columns(self) -> int | None:
     return self.dynamic_ncols(self.fp)[0] if self.dynamic_ncols else None
 
   def _follow_window(self) -> None:

@@ -58,7 +58,9 @@ def make_encoder(
       f"of a pair; pass {2 + frame.between} or more"
     )
 
-  def encode(text_a, text_b=None):
+  def encode(
+    text_a: str, text_b: str | None = None
+  ) -> tuple[list[int], list[int]]:
     ids_a = tokenizer.encode(prompt + text_a)
     ids_b = tokenizer.encode(text_b or "")
     if cut:
@@ -96,7 +98,7 @@ def make_line_encoder(
   """
   inputs = make_encoder(tokenizer, max_seq_length, cut, prompt)
 
-  def encode(number, line):
+  def encode(number: int, line: str) -> list[Example]:
     texts = split_pair(line)
     if not as_pair:
       return [Example(number - 1, *inputs(*texts))]

@@ -350,7 +350,9 @@ def distributed_batches(
   check_shares(batch_size, replicas, "batch size")
 
   @tf.autograph.experimental.do_not_convert
-  def finish(strings, step, first_row):
+  def finish(
+    strings: tf.Tensor, step: tf.Tensor, first_row: tf.Tensor
+  ) -> dict[str, tf.Tensor]:
     batch = _parse(strings, features)
     if transform:
       batch = transform(batch, step, rows=batch_size, first_row=first_row)

@@ -14,6 +14,7 @@ import struct
 import typing
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -52,7 +53,7 @@ class RecordWriter:
     self.path = path
     self._faults: tuple = (OSError,)
 
-  def __enter__(self):
+  def __enter__(self) -> "RecordWriter":
     with contextlib.ExitStack() as stack:
       temporary = stack.enter_context(file_io.atomic_write(self.path))
       compression = "GZIP" if self.path.endswith(".gz") else None
@@ -81,7 +82,7 @@ class RecordWriter:
       for record in records:
         self._writer.write(record)
 
-  def __exit__(self, *exception):
+  def __exit__(self, *exception: Any) -> bool | None:
     return self._stack.__exit__(*exception)
 
   def _close(self) -> None:
@@ -244,7 +245,7 @@ def _entry_start(name: str, list_tag, length: int):
   return entry.removesuffix(numbers)
 
 
-def _bytes_of_rows(values):
+def _bytes_of_rows(values: np.ndarray) -> list[bytes]:
   size = values.shape[1] * values.itemsize
   if not size:
     return [b""] * len(values)

@@ -124,7 +124,7 @@ def check_folder(entry: catalog.Entry, folder: str) -> None:
       raise errors.InputError(_incomplete(entry, reason))
 
 
-def _incomplete(entry, reason):
+def _incomplete(entry: catalog.Entry, reason: str) -> str:
   urls = ", ".join(file.url for file in entry.files)
   return (
     f"{entry.name} is not what was published: {reason}; its files were removed "
@@ -290,7 +290,7 @@ def unpack(path: str, folder: str) -> None:
       shutil.move(os.path.join(top, name), folder)
 
 
-def _refuse_links_out_of(folder, archive):
+def _refuse_links_out_of(folder: str, archive: str) -> None:
   """Raises InputError if a link below a folder points out of this folder.
 
   The filter of tarfile checks the archive's links before its only top folder is

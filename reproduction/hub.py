@@ -7,6 +7,7 @@ SHA-256. The folder appears only when all files are complete.
 import os
 import re
 import shutil
+from collections.abc import Iterable
 
 from absl import logging
 
@@ -122,7 +123,7 @@ def _download(name, part, download, site=_SITE) -> dict:
   return {"name": name, "licence": card.get("license"), "commit": commit}
 
 
-def _chosen(names, model):
+def _chosen(names: Iterable[str], model: str) -> list[str]:
   """Returns the files to download; raises InputError without weights."""
   for pattern in _WEIGHTS:
     if weights := [name for name in names if pattern.fullmatch(name)]:

@@ -10,7 +10,7 @@ scikit-learn, which no other module does.
 """
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,6 +72,6 @@ class TextClassifier(base.ClassifierMixin, base.BaseEstimator):
     return self.classes_[self.predict_proba(X).argmax(1)]
 
 
-def _listed(texts):
+def _listed(texts: Iterable) -> list:
   # scikit-learn gives arrays, in which a pair is a row.
   return [text if isinstance(text, str) else tuple(text) for text in texts]

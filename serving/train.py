@@ -12,7 +12,7 @@ checkpoints and the scores are the script's, and a killed run continues.
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,7 +145,7 @@ def question_answerer(
   return _run("run_squad", rows, flags)
 
 
-def _answer(number, context, answer):
+def _answer(number: int, context: str, answer: str) -> dict[str, list]:
   start = context.find(answer)
   if start < 0:
     raise errors.InputError(
@@ -158,13 +158,15 @@ def _answer(number, context, answer):
   }
 
 
-def _splits(texts, labels, evaluation):
+def _splits(
+  texts: Sequence, labels: Sequence | None, evaluation: tuple | None
+) -> Iterator[tuple[str, tuple]]:
   yield "train", (texts, labels)
   if evaluation:
     yield "eval", evaluation
 
 
-def _columns(texts, is_pair):
+def _columns(texts: Sequence, is_pair: bool) -> list[Sequence]:
   """Returns the one or two columns of texts."""
   if not is_pair:
     return [texts]
@@ -176,7 +178,7 @@ def _columns(texts, is_pair):
   return [[text[n] for text in texts] for n in range(2)]
 
 
-def _zipped(*columns):
+def _zipped(*columns: Sequence) -> Iterator[tuple]:
   """Returns rows; raises InputError if the columns differ in length."""
   counts = [len(column) for column in columns]
   if len(set(counts)) > 1:
@@ -187,11 +189,11 @@ def _zipped(*columns):
   return zip(*columns)
 
 
-def _rows(names, *columns):
+def _rows(names: Sequence[str], *columns: Sequence) -> list[dict]:
   return [dict(zip(names, map(_plain, row))) for row in _zipped(*columns)]
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
   """Returns a value as JSON has it; NumPy's types become Python's."""
   if isinstance(value, (np.generic, np.ndarray)):
     return value.tolist()

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 import tokenization
-from common import errors, file_io
+from common import errors, file_io, run_settings
 from squad import alignment, data, spans, windowing
 from text import cut_texts, input_sequences
 
@@ -53,7 +53,7 @@ class AnswerOptions(NamedTuple):
   null_score_diff_threshold: float = 0.0
 
 
-def options_of(settings) -> AnswerOptions:
+def options_of(settings: run_settings.Settings) -> AnswerOptions:
   """Returns the AnswerOptions in a script's settings; the threshold is 0.0."""
   return AnswerOptions(
     **settings.pick("n_best_size max_answer_length version_2_with_negative")
@@ -101,6 +101,9 @@ class Answer(NamedTuple):
 
 # From logits to answers.
 
+# A function from a span's pieces (first, last) to its text and its place.
+FindText = Callable[[int, int], tuple[str, tuple[int, int] | None]]
+
 
 def find_answers(
   questions: list,
@@ -137,15 +140,15 @@ def find_answers(
       passage = passages[index]
       words = question.doc_tokens
       whole = alignment.PassageText(words, word_text)
-      pieces = by_pieces and alignment.PieceFinder(
-        words, passage.words.tolist(), tokenizer
-      )
+      pieces = None
+      if by_pieces:
+        pieces = alignment.PieceFinder(words, passage.words.tolist(), tokenizer)
       find = _text_finder(passage, whole, pieces, tokenizer)
     answers.append(_answer(question.qas_id, ranked, find, options))
   return answers
 
 
-def _check_finite(questions, windows, logits):
+def _check_finite(questions: list, windows: list, logits: np.ndarray) -> None:
   """Raises InputError if a logit is nan or infinite, except -inf for padding.
 
   Unlike the original: there, nan makes the order of answers arbitrary.
@@ -165,11 +168,16 @@ def _check_finite(questions, windows, logits):
   )
 
 
-def _text_finder(passage, whole, pieces, tokenizer):
+def _text_finder(
+  passage: windowing.Passage,
+  whole: alignment.PassageText,
+  pieces: alignment.PieceFinder | None,
+  tokenizer: tokenization.FullTokenizer,
+) -> FindText:
   """Returns a function from a span's pieces (first, last) to (text, span)."""
 
   @functools.cache  # The n best spans of different questions are often equal.
-  def find(first, last):
+  def find(first: int, last: int) -> tuple[str, tuple[int, int] | None]:
     if first == spans.NULL_PIECE:
       return "", None
     if pieces and (match := pieces.find(first, last)):
@@ -180,7 +188,12 @@ def _text_finder(passage, whole, pieces, tokenizer):
   return find
 
 
-def _answer(qas_id, ranked, find, options):
+def _answer(
+  qas_id: str,
+  ranked: spans.Spans,
+  find: FindText | None,
+  options: AnswerOptions,
+) -> Answer:
   """Returns the Answer for a question's Spans."""
   version_2 = options.version_2_with_negative
   # A question with windows has exactly one null span.
@@ -210,7 +223,9 @@ def _answer(qas_id, ranked, find, options):
   return with_threshold([answer], options.null_score_diff_threshold)[0]
 
 
-def _distinct(ranked, find, number):
+def _distinct(
+  ranked: spans.Spans, find: FindText | None, number: int
+) -> tuple[dict[str, tuple], dict[str, tuple | None]]:
   """Returns the `number` best distinct texts of ranked Spans, the best first.
 
   The results are {text: (start logit, end logit)} and {text: span in the
@@ -221,6 +236,7 @@ def _distinct(ranked, find, number):
   for first, last, *pair in zip(*(values.tolist() for values in ranked[1:])):
     if len(kept) == number:
       break
+    assert find  # A question with spans has a passage.
     text, place = find(first, last)
     # "the river" may occur twice in a passage. A text counts once, with the
     # logits of its best span, which comes first.
@@ -229,7 +245,7 @@ def _distinct(ranked, find, number):
   return kept, places
 
 
-def _candidates(logits):
+def _candidates(logits: dict[str, tuple[float, float]]) -> list[Candidate]:
   """Returns the Candidates for {text: (start logit, end logit)}."""
   # Subtracting the highest score prevents an overflow of `exp`.
   highest = max(map(sum, logits.values()))

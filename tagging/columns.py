@@ -113,7 +113,7 @@ class _Kinds:
     width: the number of columns of the first word; None if it is unknown.
   """
 
-  def __init__(self, lines):
+  def __init__(self, lines: list[_Line]):
     words = [
       line
       for line in lines
@@ -153,9 +153,10 @@ class _Kinds:
     return is_indented and len(line.row) == self.width - 1
 
 
-def _is_conllu_extra(row):
+def _is_conllu_extra(row: list[str]) -> bool:
   """Returns whether columns are a word range or an empty node of CoNLL-U."""
-  return len(row) == _CONLLU_COLUMNS and _CONLLU_EXTRA.fullmatch(row[0])
+  is_conllu = len(row) == _CONLLU_COLUMNS
+  return is_conllu and _CONLLU_EXTRA.fullmatch(row[0]) is not None
 
 
 def parse(

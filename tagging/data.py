@@ -24,8 +24,8 @@ labels, and predicted labels become spans:
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -125,7 +125,7 @@ def read(
   return sentences
 
 
-def _text_lines(path):
+def _text_lines(path: str) -> list[tuple[int, str]]:
   """Returns (line number, word) for all words of a file of raw sentences.
 
   Each punctuation mark and each Han character is a separate word. An empty word
@@ -146,7 +146,7 @@ def _text_lines(path):
 # JSON lines.
 
 
-def _parse_object(line, place):
+def _parse_object(line: str, place: str) -> dict:
   """Returns the object in a line of JSON; `place` is file and line number.
 
   Raises InputError: the line is not JSON, or has neither words nor a text.
@@ -173,12 +173,12 @@ def _parse_object(line, place):
   return values
 
 
-def _entry(values, names):
+def _entry(values: dict, names: Sequence[str]) -> Any:
   """Returns the value of the first name that is present, or None."""
   return next((values[name] for name in names if name in values), None)
 
 
-def _words_of(values):
+def _words_of(values: dict) -> Any:
   """Returns an object's list of words, or None if it has a text instead."""
   words = _entry(values, _WORDS)
   # Prodigy's objects have a text, and tokens that are objects, not words.
@@ -186,7 +186,7 @@ def _words_of(values):
   return None if are_objects and _are_texts([values.get("text")]) else words
 
 
-def _has_labels(values):
+def _has_labels(values: dict) -> bool:
   """Returns whether an object of a file to predict has labels."""
   words = _words_of(values)
   if words is None:
@@ -197,13 +197,20 @@ def _has_labels(values):
   return is_sure or (isinstance(labels, list) and len(labels) == len(words))
 
 
-def _are_texts(values):
+def _are_texts(values: Any) -> bool:
   return isinstance(values, list) and all(isinstance(v, str) for v in values)
 
 
 def _sentence_of(
-  values, number, place, *, labelled, reader, label_names, document
-):
+  values: dict,
+  number: int,
+  place: str,
+  *,
+  labelled: bool,
+  reader: label_schemes.LabelReader,
+  label_names: Sequence[str],
+  document: int,
+) -> Sentence:
   """Returns the Sentence in an object that `_parse_object` returned.
 
   `number` is the line's number, from 1; `place` is file and line, for messages;
@@ -237,7 +244,7 @@ def _sentence_of(
   return Sentence(document, [number] * len(words), words, labels)
 
 
-def _named(labels, names, place):
+def _named(labels: Any, names: Sequence[str], place: str) -> Any:
   """Returns the names of numeric labels; other labels do not change."""
   # Compare types, because isinstance(True, int) is true.
   if not isinstance(labels, list) or {*map(type, labels)} != {int}:
@@ -255,7 +262,7 @@ def _named(labels, names, place):
   return [names[number] for number in labels]
 
 
-def _json_lines(path):
+def _json_lines(path: str) -> Iterable[tuple[int, str]]:
   """Returns (line, or from 1 the position in the array, JSON) per object."""
   lines = (pair for pair in file_io.read_lines(path) if pair[1].strip())
   first = next(lines, None) if path.endswith(".json") else None
@@ -264,7 +271,12 @@ def _json_lines(path):
   return itertools.chain([first] if first else [], lines)
 
 
-def _parse_json(path, labelled, reader, label_names):
+def _parse_json(
+  path: str,
+  labelled: bool | None,
+  reader: label_schemes.LabelReader,
+  label_names: Sequence[str],
+) -> list[Sentence]:
   sentences: list = []
   document, last, faults = 0, None, errors.Faults()
   # Prediction needs every line, so only training and evaluation skip examples.
@@ -304,7 +316,7 @@ def _parse_json(path, labelled, reader, label_names):
   return sentences
 
 
-def _with_labels(values, predicted, scheme):
+def _with_labels(values: dict, predicted: list[str], scheme: str) -> str:
   """Returns a sentence's object with its predicted labels as a line of JSON.
 
   For a text, the labels become spans of characters, [start, end, label].

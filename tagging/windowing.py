@@ -1,7 +1,7 @@
 """Splits sentences into windows of word pieces. No TensorFlow."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from absl import logging
@@ -10,6 +10,9 @@ import tokenization
 from common import errors
 from tagging import data
 from text import cut_texts
+
+# The sentences of a document, with their numbers in the file.
+Document = list[tuple[int, data.Sentence]]
 
 
 class Window(NamedTuple):
@@ -85,7 +88,13 @@ def make_windows(
   return windows
 
 
-def _encoded(document, tokenizer, room, path, cut):
+def _encoded(
+  document: Document,
+  tokenizer: tokenization.FullTokenizer,
+  room: int,
+  path: str,
+  cut: cut_texts.CutTexts | None,
+) -> list[list[int]]:
   """Returns the piece ids of each word in a document, at least one per word."""
   (unknown,) = tokenizer.convert_tokens_to_ids([tokenizer.unk_token])
   words = []
@@ -111,7 +120,9 @@ def _encoded(document, tokenizer, room, path, cut):
   return words
 
 
-def _targets(document, words, room):
+def _targets(
+  document: Document, words: list[list[int]], room: int
+) -> Iterator[tuple[int, int, int, int]]:
   """Yields (sentence number, first word, start, end) for each window.
 
   `first word` counts within the sentence, `start` and `end` in the document. A

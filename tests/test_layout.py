@@ -296,20 +296,30 @@ def test_functions_are_short():
   assert sorted(lengths.values())[len(lengths) * 9 // 10] <= 30
 
 
+# Arguments that stand for much: their type says what a function may read.
+WIDE = {"settings", "config", "files", "vocabulary"}
+
+
 def test_functions_have_types():
-  """Of 100 functions, at least 80 have types."""
-  untyped, count = [], 0
+  """All have some, of 100 at least 85 have all, and so do wide arguments."""
+  faults, num_partly, count = [], 0, 0
   for path in SOURCES:
     for function in nodes(path, ast.FunctionDef):
-      count += 1
-      annotations = [function.returns] + [
-        argument.annotation
+      arguments = [
+        argument
         for argument in ast.walk(function.args)
-        if isinstance(argument, ast.arg)
+        if isinstance(argument, ast.arg) and argument.arg not in ("self", "cls")
       ]
-      if not any(annotations):
-        untyped.append(f"{place(path, function.lineno)} {function.name}")
-  assert len(untyped) <= 0.2 * count, untyped
+      untyped = {each.arg for each in arguments if not each.annotation}
+      has_result = function.returns or function.name == "__init__"
+      count += 1
+      num_partly += bool(untyped or not has_result)
+      nothing = len(untyped) == len(arguments) and not function.returns
+      is_bare_init = function.name == "__init__" and not arguments
+      if untyped & WIDE or (nothing and not is_bare_init):
+        faults.append(f"{place(path, function.lineno)} {function.name}")
+  assert not faults
+  assert num_partly <= 0.15 * count
 
 
 def test_functions_take_few_positional_arguments():

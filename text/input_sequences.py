@@ -33,7 +33,7 @@ class Frame(NamedTuple):
   segment_b: int = 1
   odd_to_longer: bool = False
 
-  def room(self, length: int, is_pair: bool = True):
+  def room(self, length: int, is_pair: Any = True) -> Any:
     """Returns how many pieces fit into `length` tokens with these ids.
 
     If `is_pair` is an array, the result is an array of the same size.

@@ -32,7 +32,7 @@ def tf_config(environment: Mapping[str, str]) -> dict | None:
   return None
 
 
-def _slurm(environment):
+def _slurm(environment: Mapping[str, str]) -> dict:
   names = ("SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE", "SLURM_PROCID")
   nodes, tasks, rank = (environment.get(name, "") for name in names)
   try:
@@ -88,7 +88,7 @@ def _slurm_counts(tasks: str) -> Iterator[int]:
     yield from [int(match[1])] * int(match[2] or 1)
 
 
-def _sagemaker(environment):
+def _sagemaker(environment: Mapping[str, str]) -> dict:
   hosts_text, own = environment["SM_HOSTS"], environment.get("SM_CURRENT_HOST")
   try:
     hosts = json.loads(hosts_text)

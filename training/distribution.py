@@ -158,7 +158,7 @@ def all_gather(
 ) -> np.ndarray:
   """Returns the N numbers of every replica, float64 [replicas, N]."""
 
-  def gather():
+  def gather() -> tf.Tensor:
     # float64 represents step counts exactly.
     replica_values = tf.constant([values], tf.float64)
     replica = tf.distribute.get_replica_context()

@@ -26,7 +26,7 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
   differ if batches differ in weight. It raises InputError if there is no batch.
   """
 
-  def replica_step(batch):
+  def replica_step(batch: dict[str, tf.Tensor]) -> tuple:
     replica = tf.distribute.get_replica_context()
     weights = replica.all_reduce("SUM", objective.weights(batch))
     sums, metrics = objective.sums(batch, None)
@@ -35,7 +35,7 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
     return replica.all_reduce("SUM", (loss, metrics))
 
   @tf.function(autograph=False)
-  def step(batch):
+  def step(batch: dict[str, tf.Tensor]) -> tuple:
     return tf.nest.map_structure(
       lambda values: strategy.experimental_local_results(values)[0],
       strategy.run(replica_step, args=(batch,)),
@@ -91,7 +91,7 @@ class Predictor:
 
     # Batch shapes vary, for example with the number of windows in a text.
     @tf.function(reduce_retracing=True, autograph=False)
-    def step(batch):
+    def step(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
       outputs = strategy.run(function, args=(batch,))
       return tf.nest.map_structure(
         lambda tensor: strategy.gather(tensor, axis=0), outputs

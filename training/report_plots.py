@@ -7,7 +7,7 @@ Letters: N examples, L classes.
 import html
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,7 +70,9 @@ def of_predictions(
   yield _calibration(probabilities.max(1), probabilities.argmax(1) == gold)
 
 
-def _of_thresholds(scores, is_right, label):
+def _of_thresholds(
+  scores: np.ndarray, is_right: np.ndarray, label: str
+) -> Iterator[Chart]:
   """Yields the precision–recall and the ROC curve of one class."""
   order = np.argsort(-scores, kind="stable")
   found, taken = np.cumsum(is_right[order]), np.arange(1, len(scores) + 1)
@@ -104,7 +106,7 @@ def _of_thresholds(scores, is_right, label):
   )
 
 
-def _calibration(confidences, is_right):
+def _calibration(confidences: np.ndarray, is_right: np.ndarray) -> Chart:
   """Returns the share of right predictions by their probability."""
   bins = np.minimum((confidences * _BINS).astype(int), _BINS - 1)
   points, notes, error = [], [], 0.0
@@ -157,11 +159,11 @@ def svg(chart: Chart) -> str:
     ranges = [(min(0.0, xs.min()), xs.max()), (ys.min(), ys.max())]
   (x_low, x_high), (y_low, y_high) = ranges
 
-  def column(x):
+  def column(x: Any) -> Any:
     share = (np.asarray(x) - x_low) / ((x_high - x_low) or 1.0)
     return _LEFT + share * (_WIDTH - _LEFT - _EDGE)
 
-  def row(y):
+  def row(y: Any) -> Any:
     share = (np.asarray(y) - y_low) / ((y_high - y_low) or 1.0)
     return _HEIGHT - _BOTTOM - share * (_HEIGHT - _BOTTOM - _EDGE)
 

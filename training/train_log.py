@@ -252,7 +252,7 @@ class TrainingLog:
     return f"{first}  {others}"
 
 
-def _of_evaluation(results):
+def _of_evaluation(results: dict[str, float]) -> dict[str, float]:
   """Returns {name in TensorBoard: score}, such as eval/accuracy."""
   return {f"eval/{n.removeprefix('eval_')}": v for n, v in results.items()}
 

@@ -268,7 +268,7 @@ class TrainingStep:
       gradients}, loss, metrics.
     """
 
-    def part_of(index):
+    def part_of(index: int | tf.Tensor) -> tuple:
       part, seed = self._parts.part(batch, index, step, replica_id)
       return self._part_gradients(part, seed, weights)
 
