@@ -253,7 +253,9 @@ def prepare(
   tasks.log_examples(task, weights)
   splits = dict(task.splits)
   if task.task_kind in data.OF_RANKS:
-    ranking.prepare(splits, settings)
+    ranking.prepare(
+      splits, settings.ranking_loss, **settings.pick("group_size seed")
+    )
   records = inputs.prepare_all(settings.output_dir, splits, options)
   return RunInputs(config, task, options, weights, strategy, records)
 

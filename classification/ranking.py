@@ -11,39 +11,43 @@ import numpy as np
 from absl import logging
 
 from classification import data, scores
-from common import errors, run_settings
+from common import errors
 
 
-def prepare(splits: dict, settings: run_settings.Settings) -> None:
+def prepare(splits: dict, loss: str, *, group_size: int, seed: int) -> None:
   """Checks the evaluation examples, and groups the training examples.
 
   The pointwise loss needs no groups. Raises InputError: no evaluation query has
   a relevant passage; for the training examples see `groups`.
+
+  Args:
+    loss: one of flag_values.RANKING_LOSSES.
+    group_size, seed: see `groups`.
   """
   for name, examples in splits.items():
     if name.startswith("eval"):
       _check_scored(examples)
-  if "train" in splits and settings.ranking_loss != "pointwise":
-    splits["train"] = groups(splits["train"], settings)
+  if "train" in splits and loss != "pointwise":
+    splits["train"] = groups(splits["train"], group_size, seed)
 
 
 def groups(
-  examples: list[data.Example], settings: run_settings.Settings
+  examples: list[data.Example], group_size: int, seed: int
 ) -> list[data.Example]:
-  """Returns examples that each hold up to --group_size passages of a query.
+  """Returns examples that each hold up to `group_size` passages of a query.
 
   A query with more passages is split into as few groups as possible. Its
-  passages are sorted by relevance, and dealt to the groups in turn; --seed
+  passages are sorted by relevance, and dealt to the groups in turn; `seed`
   shuffles equally relevant passages. Groups whose passages are all equally
   relevant are left out. Raises InputError: no group is left.
   """
-  order = np.random.RandomState(settings.seed).permutation(len(examples))
+  order = np.random.RandomState(seed).permutation(len(examples))
   rows = [examples[index] for index in order]
   rows.sort(key=lambda row: (row.text_a, -row.label))
   parts = []
   for _, group in itertools.groupby(rows, key=lambda row: row.text_a):
     passages = list(group)
-    count = -(-len(passages) // settings.group_size)
+    count = -(-len(passages) // group_size)
     parts += [passages[start::count] for start in range(count)]
   parts = [part for part in parts if part[0].label > part[-1].label]
   if not parts:
@@ -51,7 +55,7 @@ def groups(
       f"{examples[0].place}: no query in the file has passages of different "
       "relevance to compare; add some, or pass --ranking_loss=pointwise"
     )
-  counts = sum(map(len, parts)), len(rows), len(parts), settings.group_size
+  counts = sum(map(len, parts)), len(rows), len(parts), group_size
   logging.info("%d of %d passages are in %d groups of at most %d", *counts)
   missing = [-1.0] * max(map(len, parts))
   return [

@@ -8,7 +8,7 @@ Letters: B sequences, T tokens, P masks, K fillings, V vocabulary.
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,18 +50,32 @@ def load(engine: str, path: str, threads: int = 0) -> Any:
   return onnx_engine.OnnxEngine(path, threads)
 
 
+class OutputOptions(NamedTuple):
+  """What a head makes of logits; the attributes are named like the flags."""
+
+  head: str
+  top_k: int = 0
+  sparse_pooling: str = ""
+  sparse_activation: str = ""
+
+
+def options_of(settings: run_settings.Settings) -> OutputOptions:
+  """Returns the OutputOptions in the settings of a script or an export."""
+  values = {name: settings.get(name) for name in OutputOptions._fields}
+  return OutputOptions(**values)
+
+
 def of_engine(
-  loaded: Any, settings: run_settings.Settings, num_words: int
+  loaded: Any, options: OutputOptions, num_words: int
 ) -> Callable[..., dict[str, np.ndarray]]:
   """Returns the network of an engine as a answering.answers.Network.
 
   Args:
     loaded: the result of `load`.
-    settings: `head`; for masked_lm also `top_k`, for sparse `sparse_pooling`
-      and `sparse_activation`.
+    options: `top_k` is for masked_lm, the last two are for sparse.
     num_words: size of the vocabulary; the embedding table may have more rows.
   """
-  head = settings.head
+  head = options.head
 
   def network(
     masked_lm_positions: npt.ArrayLike | None = None, **batch: Any
@@ -77,9 +91,9 @@ def of_engine(
       positions = np.asarray(masked_lm_positions)[..., np.newaxis]  # [B, P, 1]
       logits = np.take_along_axis(arrays["logits"], positions, 1)  # [B, P, V]
       probabilities = np.exp(_log_softmax(logits[..., :num_words]))
-      return _fillings(probabilities, settings.top_k)
+      return _fillings(probabilities, options.top_k)
     if head == "sparse":
-      weights = _word_weights(arrays["logits"], batch["input_mask"], settings)
+      weights = _word_weights(arrays["logits"], batch["input_mask"], options)
       return {"embedding": weights}
     return arrays
 
@@ -92,14 +106,14 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def _word_weights(
-  logits: np.ndarray, input_mask: np.ndarray, settings: run_settings.Settings
+  logits: np.ndarray, input_mask: np.ndarray, options: OutputOptions
 ) -> np.ndarray:
   """Returns weights [B, V] for logits [B, T, V], like heads.word_weights."""
   weights = logits * np.asarray(input_mask)[..., np.newaxis]
-  if settings.sparse_pooling == "max":
+  if options.sparse_pooling == "max":
     weights = weights.max(1, keepdims=True)
   weights = np.log1p(np.maximum(weights, 0, dtype=np.float32))
-  if settings.sparse_activation == "log1p_relu":
+  if options.sparse_activation == "log1p_relu":
     weights = np.log1p(weights)
   return weights.sum(1)
 

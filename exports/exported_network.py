@@ -66,7 +66,8 @@ class ExportedNetwork:
   def network(self, settings: run_settings.Settings) -> answers.Network:
     """Returns the Network that computes the export's outputs."""
     num_words = len(vocabularies.lines(self.tokenizer))
-    return networks.of_engine(self._loaded, settings, num_words)
+    options = networks.options_of(settings)
+    return networks.of_engine(self._loaded, options, num_words)
 
   def head(
     self, settings: run_settings.Settings, batch_size: int

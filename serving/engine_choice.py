@@ -50,7 +50,7 @@ def network(model: models.ServedModel, threads: int = 0) -> answers.Network:
     summary = network_export.compare(model, loaded, exported, texts)
     logging.info("8 bits: %s", summary)
   num_words = len(vocabularies.lines(model.tokenizer))
-  return networks.of_engine(loaded, settings, num_words)
+  return networks.of_engine(loaded, networks.options_of(settings), num_words)
 
 
 def network_on_engine(

@@ -160,7 +160,7 @@ def rows(*relevances_of_queries):
 
 
 def grouped(examples, size):
-  return ranking.groups(examples, read_settings(group_size=size, seed=1))
+  return ranking.groups(examples, group_size=size, seed=1)
 
 
 def test_passages_of_a_query_become_one_example():
@@ -220,14 +220,15 @@ def test_mistakes_are_queries_whose_first_passage_is_irrelevant():
 
 
 def test_queries_without_a_relevant_passage_are_named(caplog):
-  settings = read_settings(ranking_loss="pointwise")
-  ranking.prepare({"eval": rows([0, 1], [0, 0], [0]), "predict": []}, settings)
+  options = {"loss": "pointwise", "group_size": 2, "seed": 1}
+  splits = {"eval": rows([0, 1], [0, 0], [0]), "predict": []}
+  ranking.prepare(splits, **options)
   assert (
     "a.tsv:10: no relevant passage for 2 of 3 queries (the first is on"
     in caplog.text
   )
   with pytest.raises(errors.InputError, match="^a.tsv:00: .* 2 of 2 queries"):
-    ranking.prepare({"eval": rows([0, 0], [0])}, settings)
+    ranking.prepare({"eval": rows([0, 0], [0])}, **options)
 
 
 def write(path, lines):

@@ -4,7 +4,6 @@ import numpy as np
 import onnx
 
 import engine_models
-from common import run_settings
 from engines import networks
 from exports import onnx_graph, quantization
 
@@ -21,8 +20,8 @@ class Engine:
 
 
 def fillings(logits, num_words, top_k, positions):
-  settings = run_settings.Settings({"head": "masked_lm", "top_k": top_k})
-  network = networks.of_engine(Engine(logits), settings, num_words)
+  options = networks.OutputOptions("masked_lm", top_k)
+  network = networks.of_engine(Engine(logits), options, num_words)
   outputs = network(masked_lm_positions=positions)
   return outputs["fillings"].tolist(), outputs["probabilities"]
 

@@ -322,6 +322,39 @@ def test_functions_have_types():
   assert num_partly <= 0.15 * count
 
 
+# The files that put a run, a served model or an export together. Below them,
+# settings are read once, by a function `of` or `..._of`, and become typed.
+READ_SETTINGS = {
+  "answering": "answers export_settings models zero_shot",
+  "checkpoints": "model_files",
+  "classification": "bi_encoder data job model task",
+  "common": "overwriting run_settings",
+  "exports": "export_folder exported_network network_export",
+  "features": "text_vectors",
+  "serving": "engine_choice exported_classifier text_flags text_models "
+  "trained_model",
+  "squad": "answerer job",
+  "tagging": "inputs",
+  "training": "harness repeated_runs run_report run_setup",
+}
+
+
+def test_only_what_puts_a_run_together_reads_settings():
+  readers = {}
+  for path in NOUNS:
+    for function in nodes(path, ast.FunctionDef):
+      takes = any(
+        "Settings" in ast.unparse(argument.annotation)
+        for argument in ast.walk(function.args)
+        if isinstance(argument, ast.arg) and argument.annotation
+      )
+      if takes and not re.fullmatch(r"(\w+_)?of", function.name):
+        readers.setdefault(folder_of(path), set()).add(path.stem)
+  assert readers == {
+    folder: set(stems.split()) for folder, stems in READ_SETTINGS.items()
+  }
+
+
 def test_functions_take_few_positional_arguments():
   """At most five, not counting self; the others are keyword-only."""
   violations = []
