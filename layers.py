@@ -1,11 +1,14 @@
 """The formulas of the network: activations, norm, dense layers, dropout.
 
-kernels.py computes those that need their own gradient or random numbers.
-Shapes use the letters of modeling.py.
+kernels.py computes those that need their own gradient or random numbers. Shapes
+use the letters of modeling.py: B batch, T tokens, N heads, H width. P counts
+chosen positions, O outputs, and M the rows of a tensor reshaped to a matrix.
+`weights` has the variables of one layer by name.
 """
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -26,13 +29,16 @@ _ACTIVATIONS = {
   "swish": tf.nn.silu,
   "tanh": tf.tanh,
 }
+# TensorFlow's own functions, see `get_activation`.
 _FUSED_ACTIVATIONS = {
   kernels.gelu: functools.partial(tf.nn.gelu, approximate=True),
   kernels.gelu_erf: functools.partial(tf.nn.gelu, approximate=False),
 }
 
 
-def get_activation(activation, *, fused: bool = False):
+def get_activation(
+  activation: str | Callable | None, *, fused: bool = False
+) -> Callable:
   """Returns an activation function by name; case does not matter.
 
   Raises InputError: the name is unknown.
@@ -44,9 +50,8 @@ def get_activation(activation, *, fused: bool = False):
       no gradient needs the matrix product, TensorFlow computes the product and
       the function in one kernel.
   """
-  function = activation
-  if not callable(activation):
-    function = _ACTIVATIONS.get(str(activation or "linear").lower())
+  name = str(activation or "linear").lower()
+  function = activation if callable(activation) else _ACTIVATIONS.get(name)
   if function is None:
     raise configuration.unknown_activation(activation)
   return _FUSED_ACTIVATIONS.get(function, function) if fused else function
@@ -68,7 +73,9 @@ def layer_norm(
   return kernels.normalize(x, beta, gamma, epsilon)
 
 
-def dense(x: tf.Tensor, weights: dict, name: str, activation=None) -> tf.Tensor:
+def dense(
+  x: tf.Tensor, weights: dict, name: str, activation: Callable | None = None
+) -> tf.Tensor:
   """Returns activation(x @ kernel + bias), computed in the dtype of `x`.
 
   `x` is [..., in]; `weights` has "<name>/kernel" [in, out] and "<name>/bias"
@@ -90,7 +97,9 @@ def dense(x: tf.Tensor, weights: dict, name: str, activation=None) -> tf.Tensor:
   return tf.reshape(product, [*sizes(x)[:-1], kernel.shape[1]])
 
 
-def output_logits(x: tf.Tensor, weights, bias: tf.Tensor) -> tf.Tensor:
+def output_logits(
+  x: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor
+) -> tf.Tensor:
   """Returns float32 logits [..., O] from x [..., H] and weights [O, H]."""
   rows = tf.reshape(x, [-1, weights.shape[1]])  # [M, H]
   weights = tf.cast(weights, x.dtype)
@@ -100,7 +109,7 @@ def output_logits(x: tf.Tensor, weights, bias: tf.Tensor) -> tf.Tensor:
   return tf.reshape(logits, [*sizes(x)[:-1], weights.shape[0]])
 
 
-def one_hot_lookup(ids, table: tf.Tensor) -> tf.Tensor:
+def one_hot_lookup(ids: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
   """Returns the table's rows [..., H] at ids, or zeros for an unknown id."""
   hot = tf.one_hot(tf.reshape(ids, [-1]), table.shape[0])
   return tf.reshape(tf.matmul(hot, table), [*sizes(ids), table.shape[1]])
@@ -114,8 +123,11 @@ def attention_bias(input_mask: tf.Tensor) -> tf.Tensor | None:
   return (1.0 - mask) * _MASKED_SCORE
 
 
-def pick_bias(bias: tf.Tensor, positions: tf.Tensor):
-  """Returns the bias [B, 1, P or 1, T] of the queries at positions [B, P]."""
+def pick_bias(bias: tf.Tensor | None, positions: tf.Tensor) -> tf.Tensor | None:
+  """Returns the bias [B, 1, P or 1, T] of the queries at positions [B, P].
+
+  `bias` is [B, 1, T, T], or [B, 1, 1, T] if it is the same for all queries.
+  """
   if bias is None or bias.shape[2] == 1:
     return bias
   return tf.gather(bias, positions[:, tf.newaxis], axis=2, batch_dims=2)
@@ -165,7 +177,7 @@ class Dropout(NamedTuple):
 
   @classmethod
   def of_call(
-    cls, training: bool, seed=None, *, is_for_tpu: bool = False
+    cls, training: bool, seed: Any = None, *, is_for_tpu: bool = False
   ) -> "Dropout":
     """Returns the dropout for a call; if `seed` is None, draws an int32 [2]."""
     if not training:
@@ -179,6 +191,8 @@ class Dropout(NamedTuple):
     """Returns the dropout for a site, a named place in the network."""
     if self.seed is None:
       return self
+    # The site's number is in the upper 64 bits, the numbers of its blocks are
+    # in the lower 64 bits.
     number = named_weights.name_number(site)
     words = [[0, 0], [number, 0]]
     if self.is_for_tpu:

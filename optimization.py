@@ -10,13 +10,14 @@ direction and multiplies the sum by the learning rate.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
 from common import errors
 
-# {name: function that returns the rate after the warm-up, from init_lr and the
-# completed share of the run (0 to 1)}
+# {name: function of init_lr and the completed share of the run (0 to 1) that
+# returns the rate after the warm-up}
 SCHEDULES: dict[str, Callable] = {
   "linear": lambda rate, done: rate * (1.0 - done),
   "constant": lambda rate, done: rate * tf.ones_like(done),
@@ -106,8 +107,8 @@ def clip_scale(norm: tf.Tensor) -> tf.Tensor:
   It is 1 for smaller gradients. If the norm is not finite, the factor is
   meaningless, and the caller should skip the step.
   """
-  # TF1's clip_by_global_norm does the same. At norm 0, the first term is
-  # infinite and the minimum is 1.
+  # The factor has no epsilon, like TF1's clip_by_global_norm: at norm 0, the
+  # first term is infinite, so the minimum is 1.
   return tf.minimum(1.0 / norm, 1.0)
 
 
@@ -116,10 +117,10 @@ def adam_direction(
   m: tf.Tensor,
   v: tf.Tensor,
   *,
-  beta_1,
-  beta_2,
-  epsilon,
-  corrections=None,
+  beta_1: float,
+  beta_2: float,
+  epsilon: float,
+  corrections: list | None = None,
 ) -> tuple:
   """Computes Adam's direction (Kingma & Ba, arXiv 1412.6980, algorithm 1).
 
@@ -141,7 +142,7 @@ def adam_direction(
   return (m / c1) / (tf.sqrt(v / c2) + epsilon), m, v
 
 
-def bias_corrections(count: tf.Tensor, *, beta_1, beta_2) -> list:
+def bias_corrections(count: tf.Tensor, *, beta_1: float, beta_2: float) -> list:
   """Returns 1 - beta^count for both betas, scalar tensors."""
   # -expm1(t log b) = 1 - b^t, without the rounding of a difference.
   return [-tf.math.expm1(count * math.log(b)) for b in (beta_1, beta_2)]
@@ -153,10 +154,10 @@ def adam_weight_decay_update(
   m: tf.Tensor,
   v: tf.Tensor,
   *,
-  learning_rate,
-  weight_decay_rate,
-  layer_adaptation,
-  **adam,
+  learning_rate: tf.Tensor,
+  weight_decay_rate: float,
+  layer_adaptation: bool,
+  **adam: Any,
 ) -> tuple:
   """Computes one update of BERT's Adam, AdamW (`corrections`) or LAMB.
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Whether pip finds wheels of all dependencies for systems that are not here.
-# Nothing is installed, nothing is downloaded to keep.
+# Checks that pip finds wheels of all dependencies for other systems. It installs
+# nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# pip evaluates markers for the running system: tensorflow-text, which Windows
-# does not have, is named by its own condition.
+# pip evaluates markers for the running system, so a condition of our own leaves
+# out tensorflow-text, which has no wheel for Windows.
 requirements() {
   python3 - "$1" <<'PY'
 import re, sys
@@ -32,5 +32,5 @@ for target in "3.10 manylinux_2_28_x86_64" "3.13 manylinux_2_28_x86_64" \
   python3 -m pip install --quiet --dry-run --ignore-installed \
     --only-binary=:all: --target=unused --python-version "$python" \
     "${platforms[@]}" "${names[@]}"
-  echo "Python $python, $platform: all wheels are there"
+  echo "Python $python, $platform: found all wheels"
 done

@@ -7,6 +7,7 @@ import pytest
 
 import configuration
 from common import errors, json_files
+from message_facts import says
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -72,7 +73,7 @@ def test_the_outermost_type_is_checked(tmp_path):
   path.write_text("[1]")
   assert json_files.read(str(path), list) == [1]
   path.write_text("{}")
-  with pytest.raises(errors.InputError, match="expected a list in JSON"):
+  with pytest.raises(errors.InputError, match=says("JSON", "expected")):
     json_files.read(str(path), list)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import script_runner
 from common import errors, overwriting, run_settings
+from message_facts import says
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def working_folder(tmp_path, monkeypatch):
       "is a file that --vocab_file reads",
     ),
     ({"input_file": "a.txt", "attention_html": "a.txt"}, "_html=a.txt"),
-    ({"output_file": "o.tf,./o.tf"}, "./o.tf and o.tf are the same file"),
+    ({"output_file": "o.tf,./o.tf"}, says("o.tf", "same")),
     (
       {"model_dir": "model", "output_file": "model/vocab.txt"},
       "is a file that --model_dir reads",

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from common import errors
 from exports import raw_text, saved_model
+from message_facts import says
 from records import tfrecord
 from serving_models import (
   FOLDER,
@@ -193,8 +194,8 @@ def test_warmup_requests(folder):
     ("input_ids", [[1, 10**6]], "input_ids has a value"),
     ("segment_ids", [[0, 99]], "segment_ids has a value"),
     ("input_mask", [[1, -1]], "input_mask has a value"),
-    ("input_mask", [[1]], "input_mask does not fit the shape"),
-    ("segment_ids", [[0, 0]] * 2, "segment_ids does not fit the shape"),
+    ("input_mask", [[1]], says("input_mask", "not", "fit")),
+    ("segment_ids", [[0, 0]] * 2, says("segment_ids", "not", "fit")),
   ],
 )
 def test_ids_that_do_not_fit_are_refused(name, values, sentence, pair_model):

@@ -8,6 +8,7 @@ import pytest
 import configuration
 import modeling
 from common import errors, memory
+from message_facts import says
 from tiny_model import tiny
 
 GOLDEN = pathlib.Path("tests/golden")
@@ -65,7 +66,7 @@ def test_label_names():
   values = {**tiny().to_dict(), "id2label": {"1": "b", "0": "a"}}
   assert modeling.BertConfig.from_dict(values).label_names() == ["a", "b"]
   del values["id2label"]["0"]
-  with pytest.raises(errors.InputError, match="no '0'; number the labels"):
+  with pytest.raises(errors.InputError, match=says("'0'", "no", "labels")):
     modeling.BertConfig.from_dict(values).label_names()
 
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import modeling
 import named_weights
 import two_replicas
 from common import errors
+from message_facts import says
 from tiny_model import Pretraining, assert_close, batch, tiny
 
 GOLDEN = pathlib.Path("tests/golden")
@@ -304,7 +306,9 @@ def test_a_vocabulary_is_compared_with_the_model(caplog):
   config.check_vocabulary(30)
   assert not caplog.messages
   config.check_vocabulary(29, "vocab.txt")
-  assert "vocab.txt has 29 tokens, fewer than the vocab_size 30" in caplog.text
+  assert re.search(
+    says("vocab.txt", "29", "vocab_size", "30", "fewer"), caplog.text
+  )
   message = "vocab.txt has 31 tokens .*vocab_size 30"
   with pytest.raises(errors.InputError, match=message):
     config.check_vocabulary(31, "vocab.txt")

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from common import errors, file_io, process_pool
+from message_facts import says
 from pretraining import data, record_maker, sharding
 from records import tfrecord
 from sharded_runs import (
@@ -91,7 +92,7 @@ def test_only_what_is_missing_or_cut_off_is_made_again(tmp_path, expected):
 @pytest.mark.parametrize(
   "options, message",
   [
-    ({"dupe_factor": 3}, "with dupe_factor 10, now it is 3"),
+    ({"dupe_factor": 3}, says("dupe_factor", "10", "3")),
     ({"masking": "whole_words"}, "with masking pieces, now it is whole_words"),
     ({"mask_shares": (1.0, 0.5)}, "with mask_shares None, now it is "),
   ],

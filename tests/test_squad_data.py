@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 from common import errors
+from message_facts import says
 from squad import data
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "windows"
@@ -269,19 +270,16 @@ def test_flat_files_equal_nested_files(write, tmp_path, write_as, version_2):
   "text, sentence",
   [
     (json.dumps(flat()) + "\n{\n", ":2: not JSON"),
-    (json.dumps(flat()) + "\n\n7\n", ":3: line is 7; expected an object"),
+    (json.dumps(flat()) + "\n\n7\n", says(":3", "7", "expected")),
     (
       json.dumps(flat(answers={"text": ["a"], "answer_start": []})),
-      "in length: text 1, answer_start 0; expected one",
+      says("1", "answer_start", "0", "expected"),
     ),
     (
       json.dumps(flat(answers={"text": "a", "answer_start": [1]})),
-      "answers: text is 'a'; expected a list",
+      says("'a'", "expected"),
     ),
-    (
-      json.dumps(flat(answers=NO_ANSWER)),
-      "'q1' has 0 answers, expected exactly",
-    ),
+    (json.dumps(flat(answers=NO_ANSWER)), says("'q1'", "0", "expected")),
   ],
 )
 def test_faults_of_a_flat_file_are_named(tmp_path, text, sentence):

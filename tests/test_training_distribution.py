@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import two_replicas
 from common import errors, flag_values
+from message_facts import says
 from training import distribution
 
 
@@ -207,7 +208,7 @@ def test_some_cores_of_a_tpu(tpu, cores):
   strategy = distribution.make_strategy(use_tpu=True, num_tpu_cores=cores)
   assert strategy.assignment.num_replicas == cores
   assert strategy.assignment.topology is tpu.topology
-  with pytest.raises(errors.InputError, match="=9, but the TPU has 8 cores"):
+  with pytest.raises(errors.InputError, match=says("9", "TPU", "8")):
     distribution.make_strategy(use_tpu=True, num_tpu_cores=9)
 
 

@@ -13,6 +13,7 @@ import optimization
 import optimizers
 import two_replicas
 from common import errors
+from message_facts import says
 from script_runner import logged
 from training import (
   distribution,
@@ -257,7 +258,7 @@ def test_all_processes_use_the_time_of_the_slowest(tmp_path, monkeypatch):
   assert trainer._block_length(0, 0.0) == 1
   assert trainer._block_length(0, 2.5) == 2
   assert trainer._block_length(0, 0.001) == 4
-  with pytest.raises(errors.InputError, match="step 0, another at step 3: --o"):
+  with pytest.raises(errors.InputError, match=says("0", "3", "--o")):
     monkeypatch.setattr(
       distribution, "all_gather", lambda *_: np.array([[0.0], [3.0]])
     )
@@ -411,7 +412,7 @@ def test_values_that_a_checkpoint_may_lack(tmp_path):
   # A checkpoint of a float32 run has no loss scale.
   state = resume(tmp_path, "applied_updates", loss_scaling=True)
   assert state["loss_scale/scale"] == 2.0**15
-  with pytest.raises(errors.InputError, match="no output/bias/adam_m .*freeze"):
+  with pytest.raises(errors.InputError, match=says("adam_m", "no")):
     resume(tmp_path, "output/bias/adam_m")
 
 

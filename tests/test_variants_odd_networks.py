@@ -15,6 +15,7 @@ import modeling
 from checkpoints import converter, weight_files
 from common import errors, file_io
 from exports import onnx_graph
+from message_facts import says
 from script_runner import ROOT
 from variants import registry
 
@@ -139,7 +140,7 @@ def test_albert_config_json_selects_albert(tmp_path):
 
 
 def test_ernie_with_tasks_is_refused():
-  with pytest.raises(errors.InputError, match="model_type is 'ernie'"):
+  with pytest.raises(errors.InputError, match=says("model_type", "'ernie'")):
     configuration.from_huggingface({"model_type": "ernie", "use_task_id": True})
 
 

@@ -11,6 +11,7 @@ import pytest
 import served
 from answering import answers
 from common import errors
+from message_facts import says
 from web import work_queue
 
 
@@ -198,7 +199,7 @@ def test_several_models_share_the_server():
   )
   assert [status for status, _ in results] == [200, 200, 404, 200, 200]
   assert results[1][1] == {"predictions": [[2.0, 4.0]]}
-  assert "'a' with version 1, 'b' with version 1" in results[2][1]["error"]
+  assert re.search(says("'a'", "1", "'b'"), results[2][1]["error"])
 
 
 def test_openapi_describes_every_path():

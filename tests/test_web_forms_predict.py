@@ -6,6 +6,7 @@ import shlex
 import pytest
 
 from common import errors
+from message_facts import says
 from web import application, server
 from web.forms import predict
 
@@ -48,18 +49,18 @@ def test_several_inputs():
     ({"instances": ["a"], "inputs": ["a"]}, "pass either"),
     ({"instances": "a"}, '"instances" must be a list'),
     ({"instances": []}, "the request is empty"),
-    ({"instances": [1]}, "'text': expected valid strings"),
-    ({"instances": [["a"]]}, "'text': expected valid strings"),
-    ({"instances": [None]}, "'text': expected valid strings"),
-    ({"instances": ["\ud800"]}, "'text': expected valid strings"),
-    ({"instances": [{"b64": "?"}]}, "'text': expected valid strings"),
-    ({"inputs": "a"}, "'text': expected valid strings"),
-    ({"instances": [{"x": "a"}]}, "instance 0 has 'x'; expected 'text'"),
-    ({"inputs": {}}, "has nothing; expected 'text'"),
+    ({"instances": [1]}, says("'text'", "expected")),
+    ({"instances": [["a"]]}, says("'text'", "expected")),
+    ({"instances": [None]}, says("'text'", "expected")),
+    ({"instances": ["\ud800"]}, says("'text'", "expected")),
+    ({"instances": [{"b64": "?"}]}, says("'text'", "expected")),
+    ({"inputs": "a"}, says("'text'", "expected")),
+    ({"instances": [{"x": "a"}]}, says("0", "'x'", "'text'", "expected")),
+    ({"inputs": {}}, says("'text'", "nothing", "expected")),
     ({"instances": ["a"], "x": 1}, "unknown key 'x'"),
     (
       {"signature_name": "ids", "instances": ["a"]},
-      "unknown signature_name 'ids'; only serving_default",
+      says("signature_name", "'ids'", "serving_default", "unknown", "only"),
     ),
     ({"names": PAIR, "instances": ["a"]}, "has 2 inputs"),
     ({"names": PAIR, "inputs": {"a": ["x"], "b": []}}, "a has 1, b has 0"),

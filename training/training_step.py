@@ -1,14 +1,23 @@
 """One training step, on any tf.distribute strategy.
 
-Each replica computes the gradients of its share of the batch (in several parts,
-if gradients are accumulated). They are summed over parts and replicas, clipped
-by their global norm, and applied. All randomness is a function of (seed, step).
+A batch has a share for each replica (device), and a share consists of parts,
+more than one if gradients are accumulated. From the inside out:
+
+  _part_gradients  computes the loss and the gradients of a part
+  _gradients       adds them up over the parts of a share
+  _replica_step    adds them up over replicas, clips them by their global norm,
+                   and updates the variables
+  _step            runs _replica_step on all replicas, and counts steps
+  _run_block       takes several steps without the host
+
+All randomness is a function of (seed, step).
 
 This module is independent of BERT: the loss is an `Objective`.
 """
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -62,7 +71,7 @@ class _LossScale:
     self.scale = _counter("loss_scale/scale", 2.0**15 if enabled else 1.0)
     self.finite_steps = _counter("loss_scale/finite_steps", 0)
 
-  def update(self, is_finite) -> None:
+  def update(self, is_finite: tf.Tensor) -> None:
     """Adjusts the scale after a step; `is_finite` is a scalar bool."""
     if not self.enabled:
       return
@@ -75,7 +84,7 @@ class _LossScale:
     self.finite_steps.assign(tf.where(grow, tf.zeros_like(steps), steps))
 
 
-def _counter(name: str, value):
+def _counter(name: str, value: float) -> tf.Variable:
   """Returns a variable whose value the first replica sets on all replicas."""
   return tf.Variable(
     value,
@@ -144,11 +153,12 @@ class TrainingStep:
     by_name = {named_weights.variable_name(v): v for v in counters}
     return {**by_name, **self.optimizer.slots}
 
-  def _compile(self, jit, alone) -> None:
+  def _compile(self, jit: bool, alone: bool) -> None:
     """Wraps the steps in tf.functions; `alone`: there is only one replica."""
-    # Gradients of embedding lookups stay tf.IndexedSlices until the optimizer
-    # uses them, unless gradients of several parts or replicas must be summed.
-    self._adds_gradients = self._parts.count > 1 or not alone
+    # Whether gradients of several parts or replicas must be summed. If not,
+    # those of embedding lookups stay tf.IndexedSlices until the optimizer uses
+    # them.
+    self._sums_gradients = self._parts.count > 1 or not alone
     # XLA cannot compile MirroredStrategy's exchange of gradients. With several
     # replicas, it compiles only the part of the step before the exchange.
     # AutoGraph is off, because converting the network's code takes longer than
@@ -169,7 +179,7 @@ class TrainingStep:
     self._step_of_block = self.step if jit and alone else self._step
     self.block = tf.function(self._run_block, autograph=False)
 
-  def _step(self, batch) -> tuple:
+  def _step(self, batch: Any) -> tuple:
     """Takes one optimizer step on a distributed batch.
 
     Returns:
@@ -197,7 +207,7 @@ class TrainingStep:
     self.global_step.assign_add(1)
     self.applied_updates.assign_add(tf.cast(is_finite, tf.int64))
 
-    def total(values) -> tf.Tensor:
+    def total(values: tf.Tensor) -> tf.Tensor:
       whole = self._strategy.reduce("SUM", values, axis=None)
       # The logged means exclude skipped steps.
       return tf.where(is_finite, whole, tf.zeros_like(whole))
@@ -206,21 +216,23 @@ class TrainingStep:
     loss = tf.where(is_finite, loss, float("nan"))
     return loss, metrics, rate, norm, is_overflow
 
-  def _replica_step(self, batch) -> tuple:
+  def _replica_step(self, batch: Any) -> tuple:
     """Computes, exchanges and applies the gradients of a replica's share."""
     replica = tf.distribute.get_replica_context()
     step = self.global_step.read_value()
     # Replicas divide by the whole batch's weights. So their gradients add up to
     # the gradient of the whole batch, even if their shares differ in weight.
     weights = replica.all_reduce("SUM", self._objective.weights(batch))
-    seeds = step, replica.replica_id_in_sync_group  # Dropout depends on both.
+    place = step, replica.replica_id_in_sync_group  # Dropout depends on both.
     compute, compare = self._objective.outputs, self._objective.compare
-    if compute and compare and self._adds_gradients:
-      # Adds to `batch` the loss's gradient at the outputs (arXiv 2101.06983).
-      outputs = self._compiled_outputs(compute, batch, *seeds)
+    if compute and compare and self._sums_gradients:
+      # The loss compares all examples, but a part's gradient needs its own
+      # examples only: compute all outputs first, and add to `batch` the loss's
+      # gradient at the outputs (arXiv 2101.06983).
+      outputs = self._compiled_outputs(compute, batch, *place)
       batch = compare(batch, outputs)
     grads, squared_rows, loss, metrics = self._compiled_gradients(
-      batch, weights, *seeds
+      batch, weights, *place
     )
     whole_loss = loss
     if replica.num_replicas_in_sync > 1:
@@ -258,7 +270,11 @@ class TrainingStep:
     return tf.sqrt(tf.add_n(squares))
 
   def _gradients(
-    self, batch, weights: dict[str, tf.Tensor], step: tf.Tensor, replica_id
+    self,
+    batch: Any,
+    weights: dict[str, tf.Tensor],
+    step: tf.Tensor,
+    replica_id: int | tf.Tensor,
   ) -> tuple:
     """Computes the gradients of a replica's share, one part after another.
 
@@ -285,7 +301,10 @@ class TrainingStep:
       )
     return total
 
-  def _part_gradients(self, part, dropout_seed, weights) -> tuple:
+  def _part_gradients(
+    self, part: Any, dropout_seed: tf.Tensor, weights: dict[str, tf.Tensor]
+  ) -> tuple:
+    """Returns the results of `_gradients` for one part."""
     # Frozen variables need no gradient, so only trained ones are watched.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(self._trained)
@@ -302,7 +321,7 @@ class TrainingStep:
       # lookup separately, before the rows of equal tokens are summed.
       if isinstance(grad, tf.IndexedSlices):
         squared_rows[variable.name] = optimization.rows_squared_norm([grad])
-      if self._adds_gradients:
+      if self._sums_gradients:
         grads[index] = tf.convert_to_tensor(grad)
     return grads, squared_rows, loss, metrics
 
