@@ -109,7 +109,7 @@ def test_the_configuration_of_the_weights_is_used(tmp_path, caplog, act, name):
     (tmp_path / file).write_text(json.dumps(values))
   files = model_files.ModelFiles(str(tmp_path)).paths
   assert files["bert_config_file"] == str(tmp_path / name)
-  assert (re.search(says("hidden_act", "differs"), caplog.text)) == (
+  assert bool(re.search(says("hidden_act", "differs"), caplog.text)) == (
     name == "config.json"
   )
   (tmp_path / "model.safetensors").rename(tmp_path / "bert_model.ckpt.index")

@@ -283,6 +283,29 @@ def test_report_of_loaded_weights(prefix):
   np.testing.assert_array_equal(head, [0, 0, 0])
 
 
+@pytest.mark.parametrize(
+  "names, part",
+  [
+    ("bert__pooler__dense__kernel", "the pooler"),
+    ("output_weights output_bias", "the classifier"),
+    ("cls__squad__output_bias", "the layer that finds answers"),
+    ("cls__predictions__output_bias", "the masked-LM head"),
+    ("cls__seq_relationship__output_bias", "the next-sentence head"),
+    ("my_cls__squad__output_weights_2", "my_cls/squad/output_weights_2"),
+  ],
+)
+def test_new_and_unused_weights_are_named_once(prefix, caplog, names, part):
+  caplog.set_level("INFO", logger="absl")
+  variables = model(**{name: [1] for name in names.split()})
+  weight_files.load(variables, prefix, allowed_missing=[".*"])
+  loaded, new, unused = caplog.messages
+  assert loaded.startswith("0 variables ") and prefix in loaded
+  assert new.endswith(f": {part}")
+  # Moments and the step are no weights.
+  assert "(2)" in unused and "adam_m" not in unused
+  assert "word_embeddings" in unused and "pooler/dense/bias" in unused
+
+
 def test_integers_and_moments_are_loaded_where_there_is_a_variable(prefix):
   variables = {name: tf.Variable(0 * value) for name, value in VALUES.items()}
   report = weight_files.load(variables, weight_files.open_reader(prefix))

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import shutil
 
 import pytest
 
@@ -111,6 +112,75 @@ def test_another_language_is_read(folder, split, expected):
   task = glue.find(folder.partition("/")[0])
   (example,) = glue.read(task, str(DATA / folder), split, language="de")
   assert short(example) == expected
+
+
+# {task: {split: (file in DATA, its possible places)}}
+PLACES = {
+  "ax": {
+    "test": (
+      "diagnostic.tsv",
+      "diagnostic.tsv AX.tsv diagnostic/diagnostic.tsv",
+    )
+  },
+  "xnli": {
+    "train": (
+      "multinli/multinli.train.zh.tsv",
+      "multinli/multinli.train.zh.tsv "
+      "XNLI-MT-1.0/multinli/multinli.train.zh.tsv",
+    ),
+    "dev": ("xnli.dev.tsv", "xnli.dev.tsv XNLI-1.0/xnli.dev.tsv"),
+    "test": ("xnli.test.tsv", "xnli.test.tsv XNLI-1.0/xnli.test.tsv"),
+  },
+  "paws-x": {
+    "train": (
+      "x-final/de/translated_train.tsv",
+      "de/translated_train.tsv de/train.tsv "
+      "x-final/de/translated_train.tsv x-final/de/train.tsv",
+    ),
+    "dev": ("x-final/de/dev_2k.tsv", "de/dev_2k.tsv x-final/de/dev_2k.tsv"),
+    "test": ("x-final/de/test_2k.tsv", "de/test_2k.tsv x-final/de/test_2k.tsv"),
+  },
+  "imdb": {
+    "train": ("train", "train aclImdb/train"),
+    "test": ("test", "test aclImdb/test"),
+  },
+}
+
+
+def test_the_list_of_places_is_complete():
+  assert {name: set(splits) for name, splits in PLACES.items()} == {
+    name: several
+    for name, task in glue.TASKS.items()
+    if (several := {s for s, x in task.layouts.items() if len(x.files) > 1})
+  }
+  for name, splits in PLACES.items():
+    for split, (_, places) in splits.items():
+      files = glue.TASKS[name].layouts[split].files
+      assert len(places.split()) == len(files)
+
+
+@pytest.mark.parametrize(
+  "name, split, source, place",
+  [
+    (name, split, source, place)
+    for name, splits in PLACES.items()
+    for split, (source, places) in splits.items()
+    for place in places.split()
+  ],
+)
+def test_a_file_is_found_in_each_of_its_places(
+  tmp_path, name, split, source, place
+):
+  task = glue.find(name)
+  language = {"xnli": "zh", "paws-x": "de"}.get(name)
+  source, target = DATA / name / source, tmp_path / place
+  target.parent.mkdir(parents=True, exist_ok=True)
+  copy = shutil.copytree if source.is_dir() else shutil.copy
+  copy(source, target)
+  found = glue.read(task, str(tmp_path), split, language=language)
+  expected = glue.read(task, str(DATA / name), split, language=language)
+  assert [short(each) for each in found] == [short(each) for each in expected]
+  assert found
 
 
 @pytest.mark.parametrize(
@@ -308,6 +378,29 @@ def test_a_wrong_number_of_predictions_is_reported(tmp_path, caplog):
   submitted(tmp_path, "wnli", ["0"] * 145)
   (record,) = caplog.records
   assert "145 of 146 predictions" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+  "name, split, count",
+  [
+    ("cola", "test", 1063),
+    ("sst-2", "test", 1821),
+    ("mrpc", "test", 1725),
+    ("sts-b", "test", 1379),
+    ("qqp", "test", 390965),
+    ("mnli", "test_matched", 9796),
+    ("mnli", "test_mismatched", 9847),
+    ("qnli", "test", 5463),
+    ("rte", "test", 3000),
+    ("wnli", "test", 146),
+    ("ax", "test", 1104),
+  ],
+)
+def test_the_official_number_of_predictions_is_accepted(
+  tmp_path, name, split, count, caplog
+):
+  submitted(tmp_path, name, [1.0] * count, split)
+  assert not caplog.records
 
 
 @pytest.mark.parametrize("name", sorted(set(glue.TASKS) - set(SUBMITTED)))

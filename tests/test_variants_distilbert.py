@@ -109,7 +109,12 @@ def test_a_pooler_is_written_only_for_the_classifier(tmp_path):
     (
       "huggingface",
       {"architecture": "BertModel"},
-      says("--architecture=BertModel", "DistilBertForQ", "not", "fit"),
+      says(
+        "--architecture=BertModel",
+        "DistilBertForQuestionAnswering",
+        "not",
+        "fit",
+      ),
     ),
   ],
 )
