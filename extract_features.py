@@ -233,9 +233,8 @@ def write_features(
     if settings.output_file:
       file_io.write_text(settings.output_file, "")
     return
-  bar = progress.Progress(
-    num_lines, parts=num_lines, part_name="lines", unit="lines"
-  )
+  names = dict(part_name="lines", unit="lines")
+  bar = progress.Progress(num_lines, parts=num_lines, **names)
   with feature_files.open_writer(
     settings.output_file, settings.output_format, layers
   ) as write:
@@ -314,15 +313,14 @@ def network_on_engine(
   # Most runs need no engine, and the module takes time to import.
   from serving import engine_choice
 
+  names = "pooling pooling_layer normalize sparse_pooling sparse_activation"
   return engine_choice.network_on_engine(
     [*model.variables, *(head.variables if head else ())],
     settings,
     config,
     tokenizer,
     head="sparse" if head else "embedding",
-    **settings.pick(
-      "pooling pooling_layer normalize sparse_pooling sparse_activation"
-    ),
+    **settings.pick(names),
   )
 
 

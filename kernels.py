@@ -26,7 +26,7 @@ def for_compiler(function: Callable) -> Callable:
   """Returns the same function, traced in the forms that suit XLA."""
 
   @functools.wraps(function)
-  def run(*args, **kwargs):
+  def run(*args: Any, **kwargs: Any) -> Any:
     before = getattr(_compiling, "is_on", False)
     _compiling.is_on = True
     try:
