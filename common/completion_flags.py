@@ -9,7 +9,7 @@ calls the script for `python`; other programs' file names complete as before.
 
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from absl import flags
@@ -65,18 +65,18 @@ def define(listed: Callable[[], Iterable[Any]]) -> None:
 class _CompletionFlag(flags.EnumFlag):
   """A flag that prints the script for a shell and ends the process."""
 
-  def __init__(self, listed):
+  def __init__(self, listed: Callable[[], Iterable[Any]]):
     meaning = "Print a script with which this shell completes flags."
     super().__init__("completion", None, meaning, ["bash", "zsh", "fish"])
     self._listed = listed
 
-  def parse(self, argument) -> None:
+  def parse(self, argument: Any) -> None:
     super().parse(argument)
     print(_script(self.value, self._listed()), end="")
     sys.exit()
 
 
-def _script(shell, listed):
+def _script(shell: str, listed: Iterable[Any]) -> str:
   name = program.name()
   commands = [name, *(["python", "python3"] if name.endswith(".py") else [])]
   if shell == "fish":
@@ -88,7 +88,7 @@ def _script(shell, listed):
   )
 
 
-def _words(flag):
+def _words(flag: Any) -> Iterator[str]:
   """Yields a flag as it may be typed, with each of its values if few."""
   if flag.boolean:
     yield from (f"--{flag.name}", f"--no{flag.name}")
@@ -97,11 +97,11 @@ def _words(flag):
       yield f"--{flag.name}={value}"
 
 
-def _values(flag):
+def _values(flag: Any) -> list[str]:
   return getattr(flag.parser, "enum_values", [])
 
 
-def _fish_lines(commands, listed):
+def _fish_lines(commands: list[str], listed: Iterable[Any]) -> Iterator[str]:
   for command in commands:
     condition = ""
     if command != commands[0]:

@@ -91,7 +91,7 @@ def fetch_to_cache(name: str, cache: str) -> str:
   return snapshot
 
 
-def _part_of(name, folder):
+def _part_of(name: str, folder: str) -> str:
   return os.path.join(folder, f".{name.replace('/', '--')}.part")
 
 
