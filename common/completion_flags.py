@@ -76,7 +76,7 @@ class _CompletionFlag(flags.EnumFlag):
     sys.exit()
 
 
-def _script(shell: str, listed: Iterable[Any]) -> str:
+def _script(shell: str | None, listed: Iterable[Any]) -> str:
   name = program.name()
   commands = [name, *(["python", "python3"] if name.endswith(".py") else [])]
   if shell == "fish":
