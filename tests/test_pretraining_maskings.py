@@ -112,6 +112,17 @@ def test_a_file_without_phrases_is_refused(tmp_path):
     corpus_of(tmp_path, ["is"], phrases_file=None)
 
 
+def test_which_packings_fill_every_record():
+  """Their records are short only if --short_seq_prob is given."""
+  fills = {n: points.PACKINGS.load(n).FILLS for n in points.PACKINGS.names()}
+  assert fills == {
+    "doc_sentences": True,
+    "full_sentences": True,
+    "sentence_order": False,
+    "sentence_pairs": False,
+  }
+
+
 @pytest.mark.parametrize("masking", ["phrases", "spans", "ngrams"])
 @pytest.mark.parametrize("packing", ["doc_sentences", "sentence_order"])
 def test_masks_of_records_are_within_their_limits(masking, packing):
