@@ -3,6 +3,7 @@
   saved_model.pb, variables/                 graph and weights
   assets.extra/tf_serving_warmup_requests    requests that warm up the server
   assets.extra/answers.json, vocab.txt       settings, labels and vocabulary
+  assets.extra/tokenizer_config.json         the vocabulary's rules
 
 The signature `serving_default` takes strings, `ids` takes ids. The loaded
 object has TensorFlow's reusable-SavedModel interface: `__call__(inputs,
@@ -19,10 +20,11 @@ import tensorflow as tf
 import tokenization
 from answering import answers, models
 from checkpoints import sentence_prompts
-from common import errors, file_io, lean_tensorflow
+from common import errors, file_io, json_files, lean_tensorflow
 from engines import network_file
 from exports import raw_text
 from records import tfrecord
+from variants import vocabulary_files
 
 _ANSWERS_FILE = os.path.join("assets.extra", network_file.SETTINGS)
 _VOCABULARY = os.path.join("assets.extra", "vocab.txt")
@@ -81,6 +83,12 @@ def _write(folder: str, raw: raw_text.RawText) -> None:
   answers.write_settings(
     answers_file, settings, raw.model.text_inputs, raw.model.prompts
   )
+  # A reader that knows only the path of the vocabulary finds its rules.
+  rules = vocabulary_files.VocabularyFiles(settings.vocab_file).text_rules
+  config = os.path.join(
+    folder, os.path.dirname(_VOCABULARY), vocabulary_files.CONFIG
+  )
+  json_files.write(config, rules)
   with file_io.open_for_reading(settings.vocab_file) as stream:
     file_io.write_bytes(os.path.join(folder, _VOCABULARY), stream.read())
 

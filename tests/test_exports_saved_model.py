@@ -128,6 +128,7 @@ def test_files_of_the_folder(folder):
     "variables/variables.data-00000-of-00001",
     "assets.extra/answers.json",
     "assets.extra/tf_serving_warmup_requests",
+    "assets.extra/tokenizer_config.json",
     "assets.extra/vocab.txt",
   }
   assets = pathlib.Path(folder, "assets.extra")
