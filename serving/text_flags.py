@@ -84,6 +84,7 @@ def _check() -> None:
 
 def _print_answers(settings: run_settings.Settings, head: str) -> None:
   # Imported here, because --help does not need NumPy.
+  from checkpoints import model_folder
   from common import console, json_files
   from serving import text_models
 
@@ -92,11 +93,15 @@ def _print_answers(settings: run_settings.Settings, head: str) -> None:
   if threshold := options.get("null_score_diff_threshold"):
     options["null_score_diff_threshold"] = _number(threshold)
   sizes = sorted(settings.given & {"predict_batch_size", "batch_size"})
-  model = text_models.load(
-    options.pop("model_dir", None),
-    batch_size=settings.get(sizes[0]) if sizes else 32,
-    **options,
-  ).servable(head)
+  options["batch_size"] = settings.get(sizes[0]) if sizes else 32
+  folder = options.pop("model_dir", None)
+  bert = text_models.load(folder, **options)
+  # Another program's classifier does not tell whether it takes pairs.
+  is_pair = head == "classification" and bool(settings.get("text_b"))
+  trained = model_folder.input_settings(bert.config.to_dict())
+  if is_pair and not trained and not is_export():
+    bert = text_models.load(folder, text_pairs=True, **options)
+  model = bert.servable(head)
   similarity = settings.get("similarity", False)
   # The heads for vectors take one text or two, and accept empty texts.
   is_vector = head in ("embedding", "sparse")

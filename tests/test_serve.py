@@ -191,3 +191,15 @@ def test_startup_errors(saved_model, tmp_path):
     assert f"cannot listen on 127.0.0.1:{port}" in error_of(
       saved_model_dir=saved_model, port=port
     )
+
+
+def test_an_error_names_the_script_that_has_the_advised_flag():
+  folder = (
+    script_runner.ROOT
+    / "tests"
+    / "golden"
+    / "foreign_folders"
+    / "vectors_dense"
+  )
+  message = "serve.py has no --pooling: pass it to export_saved_model.py"
+  script_runner.refuse("serve.py", message, model_dir=folder, port=0)
