@@ -229,11 +229,11 @@ OTHER_SCRIPTS = [
 ]
 TRAININGS = [
   (
-    f"{CLASSIFY} --task_kind=retrieval --text_b_column=label",
+    f"{CLASSIFY} --task_kind=retrieval --text_b_column=text_b",
     "a.csv",
-    GOOD,
+    "text,text_b,other\nsea,town,tide\nso,fine,the\n",
     "--negative_column",
-    "--negative_column=text",
+    "--negative_column=other",
   ),
   (
     f"{CLASSIFY} --task_kind=ranking --text_b_column=text_b "

@@ -95,8 +95,8 @@ SCRIPTS = {
   "extract_features.py": (TEXTS, "input_file", {"layers": "-1,-2"}),
   "fill_mask.py": ("w1 [MASK]\n[MASK] w2 W3\n", "input_file", {}),
   "export_saved_model.py": (
-    "w1 w2\n",
-    "calibration_file",
+    "",
+    None,
     {"head": "embedding", "pooling": "cls", "format": "onnx"},
   ),
   "run_classifier.py": ("text,label\nw1,a\nw2 W3,b\n", "train_file", TRAINING),
@@ -122,9 +122,9 @@ def outputs_of(script, folder, model_dir):
   if script == "export_saved_model.py":
     kind = "export_dir"
   outputs = {} if script == "fill_mask.py" else {kind: out}
-  done = script_runner.succeed(
-    script, model_dir=model_dir, **{flag: file}, **flags, **outputs
-  )
+  if flag:
+    outputs[flag] = file
+  done = script_runner.succeed(script, model_dir=model_dir, **flags, **outputs)
   if script == "fill_mask.py":
     return done.out
   if script == "export_saved_model.py":
