@@ -55,6 +55,7 @@ ENTRIES = {
     "no such folder": "test_checkpoints_hub_cache",
     "leave out --do_lower_case": "test_checkpoints_model_files",
     "capital letters": "test_run_ner",
+    "to train without it": "test_checkpoints_sentence_prompts",
   },
   "checkpoints/model_folder.py": {"torch 2.6": OTHER_FILES},
   "checkpoints/model_options.py": {
@@ -62,6 +63,9 @@ ENTRIES = {
   },
   "checkpoints/sentence_folder.py": {
     "pass --pooling": "test_checkpoints_sentence_folder"
+  },
+  "checkpoints/sentence_prompts.py": {
+    "include_prompt is false": "test_checkpoints_sentence_prompts"
   },
   "checkpoints/weight_files.py": {"outputs, and this task": OWN_FOLDER},
   "classification/bi_encoder.py": {"leaves no negatives": TRIED},
@@ -135,6 +139,7 @@ ENTRIES = {
     "nothing to do": TRIED,
     "the weights to use": "test_extract_features",
     "in one process": MACHINES,
+    "compared with themselves": "test_checkpoints_sentence_prompts",
   },
   "features/vector_search.py": {"no readable vectors": OTHER_PROGRAM},
   "fill_mask.py": {"nothing to do": TRIED},
