@@ -319,11 +319,13 @@ def _width_problem(folder: json_files.Folder) -> str:
 def read_prompts(folder: json_files.Folder | str) -> sentence_prompts.Prompts:
   """Returns the prompts of a folder; raises InputError for a damaged file."""
   folder = json_files.Folder.at(folder)
-  prompts = sentence_prompts.read(_root(folder))
+  root = _root(folder)
+  prompts = sentence_prompts.read(root)
   names, _, path = read_modules(folder)
   if names[1:2] != ["Pooling"]:
     return prompts
-  pooling = json_files.Folder.at(os.path.dirname(path)).read("config.json")
+  # The file has been read, under its name below the root.
+  pooling = root.read(path.removeprefix(os.path.join(root.path, "")))
   is_pooled = json_files.field(pooling, "include_prompt", bool, path, True)
   return prompts._replace(not_pooled="" if is_pooled else path)
 
