@@ -88,6 +88,15 @@ def measure(contender, work, folder, rounds):
   return step_speed.seconds_per_step(make(folder), work, batch, rounds)
 
 
+def _rate(work, taken):
+  """Returns the speed, and the processor time, less disturbed by other work."""
+  tokens = work.size * work.length
+  return (
+    f"{tokens / taken['seconds']:,.0f} tokens/s, "
+    f"{1e6 * taken['processor'] / tokens:,.0f} CPU µs per token"
+  )
+
+
 def main():
   if len(sys.argv) == 2 and sys.argv[1].startswith("["):
     task, *job = json.loads(sys.argv[1])
@@ -118,11 +127,7 @@ def main():
         taken = step_speed.run_alone(
           python, script, "measure", name, work, folder, flags.rounds
         )
-        rates.append(
-          f"{work.size * work.length / taken['seconds']:,.0f} tokens/s"
-          if taken
-          else "failed"
-        )
+        rates.append(_rate(work, taken) if taken else "failed")
       print(f"| {work.title} | " + " | ".join(rates) + " |", flush=True)
 
 

@@ -14,7 +14,13 @@ import heads
 import modeling
 import tiny_model
 import transformers_goldens
-from checkpoints import converter, layer_choice, weight_files, weight_names
+from checkpoints import (
+  converter,
+  growth,
+  layer_choice,
+  weight_files,
+  weight_names,
+)
 from classification import model as classification_model
 from common import errors, run_settings
 from engine_models import assert_close, make_random
@@ -224,7 +230,7 @@ def test_partial_layers_and_skipped_padding_equal_the_whole(last):
   expected = tf.gather(states, positions, batch_dims=1)
   assert_close(picked.numpy(), expected.numpy())
   tokens = states * tf.cast(mask, tf.float32)[..., tf.newaxis]
-  for option in ("skip_padding", "recompute_activations"):
+  for option in ("skip_padding", "recompute_activations", "is_for_tpu"):
     values = step(**{option: True})
     values[0] *= tf.cast(mask, tf.float32)[..., tf.newaxis]
     for value, wanted in zip(values, [tokens, picked, *gradients], strict=True):
@@ -404,6 +410,13 @@ def test_keys_are_honoured_or_refused(key, value, message):
   }
   with pytest.raises(errors.InputError, match=message):
     registry.make_encoder(modeling.BertConfig.from_dict(values))
+
+
+def test_more_positions_need_no_new_weights(tmp_path):
+  source = converter.open_source(str(GOLDEN / "every_third"))
+  grown, _ = growth.grow(source, str(tmp_path), max_position_embeddings=9000)
+  assert grown.config.max_position_embeddings == 9000
+  assert grown.reader.shapes == source.reader.shapes
 
 
 def test_what_does_not_fit_the_network_is_refused():

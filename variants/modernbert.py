@@ -369,6 +369,14 @@ class ModernBertModel(modeling.BertModel):
     }
     return {**zeros, **weights}
 
+  def _rows(
+    self, input_ids: tf.Tensor, input_mask: tf.Tensor | None
+  ) -> unpadding.Rows:
+    rows = super()._rows(input_ids, input_mask)
+    if isinstance(rows, unpadding.TpuRows):  # Its dense layers have biases.
+      return unpadding.PaddedRows(*rows)
+    return rows
+
   def _position_table(self, weights: dict[str, tf.Variable]) -> None:
     return None  # Positions are rotations.
 
