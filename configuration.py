@@ -460,7 +460,7 @@ def masked_lm_act(config: BertConfig) -> str | Callable:
 
 
 def has_transform(config: BertConfig) -> bool:
-  """Returns whether the masked-LM head has a transform of its own."""
+  """Returns whether the masked-LM head has its own transform."""
   known = model_formats.FORMATS.get(config.to_dict().get("variant", "bert"))
   return known is None or known.has_transform
 

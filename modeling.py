@@ -394,7 +394,7 @@ class BertModel(named_weights.Weights):
     return layers.attention_bias(input_mask)
 
   def _layer_bias(self, bias: tf.Tensor, number: int) -> tf.Tensor:
-    """Returns what a layer gets of the result of `_attention_bias`."""
+    """Returns a layer's part of the result of `_attention_bias`."""
     del number
     return bias
 
@@ -444,7 +444,7 @@ class BertModel(named_weights.Weights):
     return tf.zeros([tf.shape(input_mask)[0], 1], tf.int32)
 
   def head_states(self, states: tf.Tensor) -> tf.Tensor:
-    """Returns what heads of tokens read of the last states [..., H]."""
+    """Returns the states that heads of tokens read, from the last [..., H]."""
     return states
 
   def pooled_states(

@@ -128,7 +128,7 @@ class ServedModel(tf.Module):
     return outputs
 
   def _head_states(self, output: modeling.BertOutput) -> tf.Tensor:
-    """Returns what heads of tokens read, [B, T or P, H]."""
+    """Returns the states that heads of tokens read, [B, T or P, H]."""
     return self.bert.head_states(output.sequence_output)
 
   def _make_head(self) -> Any:

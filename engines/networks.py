@@ -51,7 +51,7 @@ def load(engine: str, path: str, threads: int = 0) -> Any:
 
 
 class OutputOptions(NamedTuple):
-  """What a head makes of logits; the attributes are named like the flags."""
+  """A head's function of logits; the attributes are named like the flags."""
 
   head: str
   top_k: int = 0

@@ -305,11 +305,11 @@ class Network(_Graph):
     return self._activate(dense, self._encoder.pooler_activation)
 
   def _head_states(self) -> str:
-    """Returns what heads of tokens read; see BertModel.head_states."""
+    """Returns the states for heads of tokens; see BertModel.head_states."""
     return self.states[-1]
 
   def _word_states(self) -> str:
-    """Returns what the word embeddings are multiplied with."""
+    """Returns the factor of the word embeddings."""
     prefix = "cls/predictions/transform"
     x = self._dense(self.states[-1], f"{prefix}/dense")
     act = str(configuration.masked_lm_act(self._config) or "linear").lower()

@@ -82,7 +82,7 @@ class Masker:
   """Masks the units that options.masking names, or nothing.
 
   Attributes:
-    rng: draws all random numbers, also those of the packing.
+    rng: draws all random numbers, also for the packing.
   """
 
   def __init__(

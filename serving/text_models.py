@@ -424,7 +424,7 @@ class TextModel:
   def _prompt(self, text: str | None, name: str | None, role: str = "") -> str:
     """Returns the text to put before each text; see Prompts.chosen.
 
-    What a call does not choose, the options of `load` do.
+    The options of `load` replace missing options of a call.
     """
     for option, value in (("prompt", text), ("prompt_name", name)):
       if value is not None:

@@ -9,7 +9,7 @@ its child and waits. It starts the child again, from the newest checkpoint, if
 
 It does not start it again after a mistake (exit code 1), because the same
 command would end in the same way, nor after SIGTERM or SIGINT, which it passes
-on. Its exit code is that of the last child; 128 + n for signal n.
+on. Its exit code is the last child's; 128 + n for signal n.
 """
 
 import ctypes

@@ -134,7 +134,7 @@ def inverse_frequencies(
       f"hidden_size {config.hidden_size} / num_attention_heads "
       f"{config.num_attention_heads} is odd; rotations need an even width"
     )
-  # Rounded in this order, the values equal those of transformers: at position
+  # Rounded in this order, the values equal transformers': at position
   # 8000, the last bit of a frequency turns a vector by 0.0005.
   powers = np.float64(base) ** (np.arange(0, width, 2) / width)
   return np.float32(1) / powers.astype(np.float32)
