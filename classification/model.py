@@ -217,11 +217,11 @@ class ClassifierModel(Network):
     # [n, T] or [B W, T] each
     sequences = {name: flat(batch[name]) for name in input_sequences.NAMES}
     input_mask = sequences["input_mask"]
-    positions = self.bert.pooled_positions(input_mask)
+    pooled = self.bert.pooled_positions(input_mask)
     states = self.bert.encode(
-      sequences, dropout_seed, positions=positions
+      sequences, dropout_seed, positions=pooled
     ).sequence_output
-    if positions is None:
+    if pooled is None:
       states = self.bert.pooled_states(states, input_mask)  # [B W or n, H]
     else:
       states = states[:, 0]

@@ -212,6 +212,7 @@ def test_there_is_a_tagger_of_each_family():
     "distilbert",
     "electra",
     "huggingface",
+    "modernbert",
     "roberta_models",
   }
 
