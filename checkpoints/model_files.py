@@ -420,7 +420,9 @@ class ModelFiles:
       return {}
     given = settings.get("prompt") if "prompt" in settings.given else None
     prompt = self.prompts.chosen(given, settings.get("prompt_name"))
-    if prompt and "prompt" not in settings:
+    if "prompt" in settings:
+      return {**values, "prompt": prompt}
+    if prompt:
       sentence = (
         f"{self.prompts.place}: each text gets the prompt {prompt!r}, which "
         "only extract_features.py, Python, exports and serve.py add"
@@ -431,6 +433,12 @@ class ModelFiles:
           "your texts and pass --pooling"
         )
       errors.warn_once(f"{sentence}: the texts stay as they are")
+    elif names := [name for name, text in self.prompts.by_name.items() if text]:
+      errors.warn_once(
+        f"{self.prompts.place}: its prompts ({', '.join(names)}) are not added "
+        "to texts here, and a trained model does not store them; write the one "
+        "that you need into your texts"
+      )
     return {**values, "prompt": prompt}
 
   def _stated_length(self, settings: Settings, head: str) -> dict[str, int]:

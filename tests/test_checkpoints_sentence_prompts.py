@@ -2,11 +2,13 @@
 
 import json
 import pathlib
+import re
 import shutil
 
 import numpy as np
 import pytest
 
+import message_facts
 import script_runner
 from checkpoints import (
   converter,
@@ -286,4 +288,29 @@ def test_training_names_a_prompt_that_it_does_not_add(folder, tmp_path):
     text_b_column="b",
     label_column="score",
     output_dir=tmp_path / "out",
+  )
+
+
+def test_training_says_that_named_prompts_are_not_added(folder, tmp_path):
+  shutil.copytree(folder, tmp_path / "model")
+  path = tmp_path / "model" / FILE
+  values = {**json.loads(path.read_text()), "default_prompt_name": None}
+  path.write_text(json.dumps(values))
+  (tmp_path / "train.csv").write_text("a,b,score\nthe,river,0.5\n")
+  finished = script_runner.run(
+    "run_classifier.py",
+    do_train=True,
+    task_kind="similarity",
+    model_dir=tmp_path / "model",
+    train_file=tmp_path / "train.csv",
+    text_column="a",
+    text_b_column="b",
+    label_column="score",
+    train_batch_size=1,
+    num_train_epochs=1,
+    output_dir=tmp_path / "out",
+  )
+  names = [name for name, text in values["prompts"].items() if text]
+  assert re.search(
+    message_facts.says(str(path), *names, "not added"), finished.err
   )
