@@ -443,8 +443,9 @@ class BertModel(named_weights.Weights):
     """Returns int32 [B, 1], the position that is pooled: [CLS]."""
     return tf.zeros([tf.shape(input_mask)[0], 1], tf.int32)
 
-  def head_states(self, states: tf.Tensor) -> tf.Tensor:
+  def head_states(self, states: tf.Tensor, *, fused: bool = False) -> tf.Tensor:
     """Returns the states that heads of tokens read, from the last [..., H]."""
+    del fused
     return states
 
   def pooled_states(

@@ -129,7 +129,7 @@ class ServedModel(tf.Module):
 
   def _head_states(self, output: modeling.BertOutput) -> tf.Tensor:
     """Returns the states that heads of tokens read, [B, T or P, H]."""
-    return self.bert.head_states(output.sequence_output)
+    return self.bert.head_states(output.sequence_output, fused=True)
 
   def _make_head(self) -> Any:
     return None

@@ -34,7 +34,7 @@ _GROUPS = {
     feature_layers bilstm_size layers pooling pooling_layer normalize similarity
     sparse sparse_pooling sparse_activation use_next_sentence_loss
     version_2_with_negative objectives network generator_config_file
-    teacher_checkpoint on_top
+    teacher_checkpoint on_top download
   """,
   "Training": """
     train_batch_size learning_rate num_train_epochs max_train_steps
@@ -45,7 +45,8 @@ _GROUPS = {
     gradient_accumulation_steps
     recompute_activations bucket_by_length freeze_encoder freeze_pooler
     freeze_layers layerwise_lr_decay seed seeds search save_checkpoints_steps
-    max_to_keep log_steps stop_step
+    max_to_keep log_steps stop_step max_restarts
+    splade_document_weight splade_query_weight
   """,
   "Evaluation and prediction": """
     text text_b question context f1_units metrics eval_batch_size eval_steps

@@ -94,7 +94,7 @@ def test_the_whole_package_and_no_more_is_copied():
 
   needed = [
     *SOURCES,
-    *ROOT.glob("*/*.csv"),
+    *(path for name in FOLDERS for path in ROOT.glob(f"{name}/*.csv")),
     ROOT / "setup.py",
     ROOT / "pyproject.toml",
   ]

@@ -516,6 +516,6 @@ class ModernBertModel(modeling.BertModel):
     x = layers.dense(states, weights, "dense", activation)
     return self._norm(x, weights, "LayerNorm")
 
-  def head_states(self, states: tf.Tensor) -> tf.Tensor:
+  def head_states(self, states: tf.Tensor, *, fused: bool = False) -> tf.Tensor:
     """Returns the transform of the last states [..., H]."""
-    return self.pool(states)
+    return self.pool(states, fused=fused)
