@@ -241,7 +241,7 @@ def define_run_flags() -> None:
     "separated by commas, each uses the one before it.",
     several=True,
   )
-  flags.rule("losses", needs="do_train")
+  flags.rule("losses", needs="do_train|do_eval|do_predict")
   flags.rule("class_weights", not_with="losses=soft_labels")
   flags.DEFINE_integer(
     # As in the original: long texts are truncated by default.

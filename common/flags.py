@@ -233,7 +233,7 @@ def read_settings(check: bool = True) -> run_settings.Settings:
   With check=False, the caller must later refuse flags without effect, because
   the effect of a flag may depend on a model's folder.
   """
-  values = FLAGS.flag_values_dict()
+  values = {flag.name: flag.value for flag in of_script()}
   # A flag that the user set to its default also counts as given.
   given = {name for name in values if FLAGS[name].present}
   settings = run_settings.Settings(
