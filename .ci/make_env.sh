@@ -47,6 +47,11 @@ up_to_date() {  # Whether .venv has the core and every requested extra.
 
 checksum=$(cksum <pyproject.toml)
 if ! usable; then
+  if [ -L .venv ]; then  # To create it again would empty another folder.
+    echo "make env: error: .venv is a link to $(readlink .venv), an environment" \
+      "that this script did not complete. Remove the link." >&2
+    exit 1
+  fi
   python=$(find_python)
   echo "Creating .venv with $("$python" --version): takes minutes and 2 to 4 GB."
   rm -f .venv/has-core  # First, because the next step may be interrupted.

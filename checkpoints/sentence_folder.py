@@ -218,9 +218,15 @@ def read(
     "are supported, without truncation or do_lower_case"
   )
   if "pooling" not in chosen:
+    instead = "use sentence-transformers"
+    if SPARSE in names:
+      instead = (
+        "use its sparse vectors: extract_features.py --sparse, or "
+        "run_classifier.py with the --losses that trained it"
+      )
     raise errors.InputError(
       f"{sentence}: pass --pooling to compute different vectors with this "
-      "encoder, or use sentence-transformers"
+      f"encoder, or {instead}"
     )
   errors.warn_once(f"{sentence}: --pooling computes different vectors")
   return length

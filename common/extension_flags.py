@@ -25,7 +25,7 @@ def define(
     f"{meaning} {listed}; or the path or module name of your own file "
     f"({extension_points.DOCS}).",
   )
-  for name in [*kind.names(), *_own_names(kind)]:
+  for name in names(kind):
     try:
       options = kind.options(name)
     except errors.InputError as error:
@@ -34,6 +34,11 @@ def define(
     for option, (default, text) in options.items():
       if option not in flags.FLAGS:
         _DEFINE[type(default)](option, default, text, needs=_rule(kind, name))
+
+
+def names(kind: extension_points.Point) -> list[str]:
+  """Returns the names of the folder's extensions, and of the user's own."""
+  return [*kind.names(), *_own_names(kind)]
 
 
 def _rule(kind: extension_points.Point, name: str) -> str:

@@ -53,6 +53,14 @@ class Point(NamedTuple):
     text = ast.get_docstring(self._tree(name)) or ""
     return text.partition("\n\n")[0].replace("\n", " ").removesuffix(".")
 
+  def defines(self, name: str, variable: str) -> bool:
+    """Whether an extension assigns a variable of its module."""
+    return any(
+      variable in map(ast.unparse, node.targets)
+      for node in self._tree(name).body
+      if isinstance(node, ast.Assign)
+    )
+
   def options(self, name: str) -> dict[str, tuple[Any, str]]:
     """Returns {flag: (default, help)}, the `OPTIONS` of an extension.
 

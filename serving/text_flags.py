@@ -15,7 +15,7 @@ from answering import export_options
 from common import command, errors, flags, run_settings, standard_input
 
 _names: list[str] = []  # The flags for an example's first and second text.
-_MOST = 256  # Examples that are answered together.
+_MOST = 1024  # Examples that are answered together; more pad less.
 # Flags with an effect that are not options of text_models.
 _OTHERS = (
   "do_predict predict_batch_size batch_size similarity sparse verbose download"

@@ -199,8 +199,31 @@ def test_a_splade_model_is_trained_and_read(tmp_path):
     splade_query_weight=0.01,
     **flags,
   )
-  assert "eval_mrr" in script_runner.results_in(tmp_path / "run")
+  trained = script_runner.results_in(tmp_path / "run")
+  assert "eval_mrr" in trained
   folder = tmp_path / "run/final_model"
+  evaluation = {
+    name: value
+    for name, value in flags.items()
+    if name not in ("do_train", "train_file", "model_dir", "losses")
+  }
+  evaluation.update(
+    do_eval=True, eval_file=tmp_path / "train.csv", model_dir=folder
+  )
+  script_runner.succeed(
+    "run_classifier.py",
+    output_dir=tmp_path / "again",
+    losses="splade",
+    **evaluation,
+  )
+  again = script_runner.results_in(tmp_path / "again")
+  assert again["eval_mrr"] == trained["eval_mrr"]
+  script_runner.refuse(
+    "run_classifier.py",
+    "--losses",
+    output_dir=tmp_path / "refused",
+    **evaluation,
+  )
   before, after = (
     text_models.load(each).embed_sparse(texts) for each in (SPARSE, folder)
   )

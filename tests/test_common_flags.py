@@ -463,6 +463,14 @@ def download_cases(verb):
   return DOWNLOAD_CASES.get(verb, NAMED_MODEL)
 
 
+def test_settings_are_the_flags_of_the_script_alone():
+  with script_flags.defined("run_classifier"):
+    absl_flags.DEFINE_string("flag_of_absl", None, "Any help.")
+    settings = read("run_classifier", "do_train flag_of_absl=1")
+    assert "flag_of_absl" not in settings
+    assert settings.do_train and "do_train" in settings.given
+
+
 @pytest.mark.parametrize("verb", test_layout.VERBS)
 def test_every_rule_refuses_and_accepts(verb):
   seen = set()
