@@ -58,6 +58,9 @@ BY_PRODUCTS = re.compile(
   r"(.*/)?(log\.txt|run\.lock|events\.out\..*|train_log\.jsonl|report\.html"
   r"|final_model/README\.md|fingerprint\.pb)"
 )
+# Files that are no result: a run warns if it cannot write them, and the same
+# command writes them.
+_REPAIRED = re.compile(r"(.*/)?(checkpoint|flags\.txt)")
 _TEMPORARY = re.compile(r"\.tmp-.*")
 _SECONDS = 900
 
@@ -234,7 +237,7 @@ class Worker:
     violations = list(self._half_written())
     if finished.code == 0:
       kind = "went on"
-      violations += self._wrong_results(finished, fault)
+      violations += self._wrong_results(job, finished, fault)
     else:
       kind = "stopped with a sentence"
       violations += self._wrong_sentence(job, finished, fault)
@@ -266,11 +269,16 @@ class Worker:
     for name in sorted(lost & set(self.expected)):
       yield f"{name} was complete and is not"
 
-  def _wrong_results(self, finished, fault):
+  def _wrong_results(self, job, finished, fault):
     """Yields what is wrong with a run that did not stop."""
     actual = _contents(self.out)
-    for name, content in self.expected.items():
-      if actual.get(name) != content and not BY_PRODUCTS.fullmatch(name):
+    names = [
+      name
+      for name, content in self.expected.items()
+      if actual.get(name) != content and not BY_PRODUCTS.fullmatch(name)
+    ]
+    for name in names:
+      if not _REPAIRED.fullmatch(name):
         yield f"exit code 0, but {name} differs"
     warnings = " ".join(
       line for line in finished.err.splitlines() if "warning: " in line
@@ -287,6 +295,8 @@ class Worker:
       is_hidden = name == "events" and fault.then == ONCE
       if name not in warnings and not is_hidden:
         yield f"exit code 0 without a warning that names {name}"
+    if names:
+      yield from self._not_repeatable(job)
 
   def _failed(self):
     """Returns the (letter, path) of the calls that failed."""
