@@ -95,7 +95,7 @@ class Job(NamedTuple):
   flags: dict
   before: dict | None = None
   eagerly: bool = False
-  limit: int = 340
+  limit: int = 350
 
 
 class Outcome(NamedTuple):

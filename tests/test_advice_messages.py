@@ -62,7 +62,8 @@ ENTRIES = {
     "see --download": "test_checkpoints_hub_cache"
   },
   "checkpoints/sentence_folder.py": {
-    "pass --pooling": "test_checkpoints_sentence_folder"
+    "pass --pooling": "test_checkpoints_sentence_folder",
+    "use its sparse vectors": "test_classification_losses",
   },
   "checkpoints/sentence_prompts.py": {
     "include_prompt is false": "test_checkpoints_sentence_prompts"
