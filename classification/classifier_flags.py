@@ -241,13 +241,13 @@ def define_run_flags() -> None:
     "separated by commas, each uses the one before it.",
     several=True,
   )
-  # A loss with a head of its own counts in evaluation and prediction, too.
-  own_heads = [
-    f"losses={name}"
+  # A loss that defines the head counts in evaluation and prediction, too.
+  conditions = ["do_train"] + [
+    extension_flags.condition(points.LOSSES, name)
     for name in extension_flags.names(points.LOSSES)
-    if points.LOSSES.defines(name, "HEAD") and " " not in name
+    if points.LOSSES.defines(name, "HEAD")
   ]
-  flags.rule("losses", needs="|".join(["do_train", *own_heads]))
+  flags.rule("losses", needs="|".join(filter(None, conditions)))
   flags.rule("class_weights", not_with="losses=soft_labels")
   flags.DEFINE_integer(
     # As in the original: long texts are truncated by default.

@@ -33,7 +33,9 @@ def define(
       sys.exit(errors.report(error))
     for option, (default, text) in options.items():
       if option not in flags.FLAGS:
-        _DEFINE[type(default)](option, default, text, needs=_rule(kind, name))
+        _DEFINE[type(default)](
+          option, default, text, needs=condition(kind, name)
+        )
 
 
 def names(kind: extension_points.Point) -> list[str]:
@@ -41,7 +43,8 @@ def names(kind: extension_points.Point) -> list[str]:
   return [*kind.names(), *_own_names(kind)]
 
 
-def _rule(kind: extension_points.Point, name: str) -> str:
+def condition(kind: extension_points.Point, name: str) -> str:
+  """Returns a rule's condition that an extension is chosen; "" for none."""
   # A rule's conditions cannot contain the spaces of a path.
   return "" if " " in name else f"{kind.flag}={name}"
 

@@ -54,33 +54,36 @@ class Point(NamedTuple):
     return text.partition("\n\n")[0].replace("\n", " ").removesuffix(".")
 
   def defines(self, name: str, variable: str) -> bool:
-    """Whether an extension assigns a variable of its module."""
-    return any(
-      variable in map(ast.unparse, node.targets)
-      for node in self._tree(name).body
-      if isinstance(node, ast.Assign)
-    )
+    """Returns whether an extension assigns a variable of its module."""
+    return self._assigned(name, variable) is not None
 
   def options(self, name: str) -> dict[str, tuple[Any, str]]:
     """Returns {flag: (default, help)}, the `OPTIONS` of an extension.
 
     Raises InputError: they are not such a literal.
     """
-    for node in self._tree(name).body:
-      targets = node.targets if isinstance(node, ast.Assign) else []
-      if [ast.unparse(target) for target in targets] == ["OPTIONS"]:
-        try:
-          return dict(ast.literal_eval(node.value))  # type: ignore[attr-defined]
-        except (TypeError, ValueError) as error:
-          raise errors.InputError(
-            f"--{self.flag}={name}: OPTIONS must be a literal "
-            "{flag: (default, help)}"
-          ) from error
-    return {}
+    literal = self._assigned(name, "OPTIONS")
+    if literal is None:
+      return {}
+    try:
+      return dict(ast.literal_eval(literal))
+    except (TypeError, ValueError) as error:
+      raise errors.InputError(
+        f"--{self.flag}={name}: OPTIONS must be a literal "
+        "{flag: (default, help)}"
+      ) from error
 
   def values(self, name: str, settings: Any) -> dict[str, Any]:
     """Returns the values of an extension's options in run_settings.Settings."""
     return {option: settings.get(option) for option in self.options(name)}
+
+  def _assigned(self, name: str, variable: str) -> ast.expr | None:
+    """Returns the expression that a module assigns to a variable, if any."""
+    for node in self._tree(name).body:
+      targets = node.targets if isinstance(node, ast.Assign) else []
+      if [ast.unparse(target) for target in targets] == [variable]:
+        return node.value  # type: ignore[attr-defined]
+    return None
 
   def _tree(self, name: str) -> ast.Module:
     """Returns an extension's syntax tree; an empty one if it is damaged."""

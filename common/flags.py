@@ -233,14 +233,14 @@ def read_settings(check: bool = True) -> run_settings.Settings:
   With check=False, the caller must later refuse flags without effect, because
   the effect of a flag may depend on a model's folder.
   """
-  values = {flag.name: flag.value for flag in of_script()}
+  script = of_script()
   # A flag that the user set to its default also counts as given.
-  given = {name for name in values if FLAGS[name].present}
+  given = [flag for flag in script if flag.present]
   settings = run_settings.Settings(
-    values,
-    given,
+    {flag.name: flag.value for flag in script},
+    (flag.name for flag in given),
     parse=lambda name, value: FLAGS[name].parser.parse(value),
-    rules=[r for name in given for r in getattr(FLAGS[name], "rules", ())],
+    rules=[each for flag in given for each in flag.rules],
   )
   if check:
     run_settings.refuse_ignored(settings)

@@ -58,8 +58,7 @@ BY_PRODUCTS = re.compile(
   r"(.*/)?(log\.txt|run\.lock|events\.out\..*|train_log\.jsonl|report\.html"
   r"|final_model/README\.md|fingerprint\.pb)"
 )
-# Files that are no result: a run warns if it cannot write them, and the same
-# command writes them.
+# If a run cannot write these files, it warns, and the same command writes them.
 _REPAIRED = re.compile(r"(.*/)?(checkpoint|flags\.txt)")
 _TEMPORARY = re.compile(r"\.tmp-.*")
 _SECONDS = 900
@@ -274,12 +273,12 @@ class Worker:
   def _wrong_results(self, job, finished, fault):
     """Yields what is wrong with a run that did not stop."""
     actual = _contents(self.out)
-    names = [
+    different = [
       name
       for name, content in self.expected.items()
       if actual.get(name) != content and not BY_PRODUCTS.fullmatch(name)
     ]
-    for name in names:
+    for name in different:
       if not _REPAIRED.fullmatch(name):
         yield f"exit code 0, but {name} differs"
     warnings = " ".join(
@@ -297,7 +296,7 @@ class Worker:
       is_hidden = name == "events" and fault.then == ONCE
       if name not in warnings and not is_hidden:
         yield f"exit code 0 without a warning that names {name}"
-    if names:
+    if different:
       yield from self._not_repeatable(job)
 
   def _failed(self):

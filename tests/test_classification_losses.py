@@ -177,14 +177,17 @@ def test_a_splade_model_is_trained_and_read(tmp_path):
   texts = ["the ferry", "the keeper", "sundays"]
   lines = [f"{a},{b}" for a, b in zip(["river", "lamp", "winter"], texts)]
   (tmp_path / "train.csv").write_text("\n".join(["a,b", *lines]) + "\n")
-  flags = {
-    "do_train": True,
-    "train_file": tmp_path / "train.csv",
+  shared = {
     "task_kind": "retrieval",
     "text_column": "a",
     "text_b_column": "b",
-    "model_dir": SPARSE,
     "max_seq_length": 8,
+  }
+  flags = {
+    **shared,
+    "do_train": True,
+    "train_file": tmp_path / "train.csv",
+    "model_dir": SPARSE,
     "losses": "splade",
   }
   script_runner.succeed(
@@ -203,13 +206,11 @@ def test_a_splade_model_is_trained_and_read(tmp_path):
   assert "eval_mrr" in trained
   folder = tmp_path / "run/final_model"
   evaluation = {
-    name: value
-    for name, value in flags.items()
-    if name not in ("do_train", "train_file", "model_dir", "losses")
+    **shared,
+    "do_eval": True,
+    "eval_file": tmp_path / "train.csv",
+    "model_dir": folder,
   }
-  evaluation.update(
-    do_eval=True, eval_file=tmp_path / "train.csv", model_dir=folder
-  )
   script_runner.succeed(
     "run_classifier.py",
     output_dir=tmp_path / "again",
