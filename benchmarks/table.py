@@ -8,8 +8,9 @@ A work's contenders (see table_rows.py for these terms) run in turns, so that
 other load slows all of them equally. Results are medians of the turns. Use an
 idle machine: PyTorch's waiting threads use processor time on a busy one.
 
---results_file stores all results, and a call replaces only the results of its
---rows, so the table can be completed row by row. The table is printed and
+--results_file stores all results by processor, and a call replaces only this
+processor's results of its --rows, so the table can be completed row by row and
+on several machines. The table is printed and
 written to benchmarks/RESULTS.md. The most important results and a chart go to
 docs/performance.md, and the results of the engines to docs/engines.md. A work
 without data is skipped. --short measures only table_work.SHORT, once and with
@@ -40,7 +41,24 @@ from common import errors, json_files
 from reproduction.runs import machine
 
 ROOT = measured_runs.ROOT
+# {flag of /proc/cpuinfo: name}, the fastest first. Relative to a peer, speeds
+# differ by a factor of two between these classes of processors.
+_INSTRUCTIONS = {
+  "amx_bf16": "AMX",
+  "avx512_bf16": "AVX-512 and bfloat16",
+  "avx512f": "AVX-512",
+  "avx2": "AVX2",
+}
 DOCS, RESULTS = ROOT / "docs", ROOT / "benchmarks" / "RESULTS.md"
+
+
+def processor():
+  """Returns the processor's name and class, such as "Intel Xeon, AMX"."""
+  name = re.sub(r"\(\w+\)| Processor| CPU", "", machine().split(",")[0])
+  cpuinfo = pathlib.Path("/proc/cpuinfo")
+  flags = cpuinfo.read_text().split() if cpuinfo.exists() else ()
+  found = (text for flag, text in _INSTRUCTIONS.items() if flag in flags)
+  return f"{name.strip()}, {next(found, 'no known instructions')}"
 
 
 def parse_arguments(argv):
@@ -161,11 +179,22 @@ def measure(work, argv):
     yield run
 
 
-def engine_tables(runs, notes):
+def engine_tables(results):
   """Yields (name of the markers in docs/engines.md, Markdown) for all tables.
 
-  `runs` and `notes` map a work's name to its results and table_rows.run_note.
+  `results` maps a processor to {name of a work: run}.
   """
+  tables: dict[str, list[str]] = {}
+  for processor, runs in results.items():
+    for name, lines in _processor_tables(processor, runs):
+      tables.setdefault(name, []).append("\n".join(lines))
+  for name, texts in tables.items():
+    yield f"engines, {name}", "\n\n".join(texts)
+
+
+def _processor_tables(processor, runs):
+  """Yields (title, lines of Markdown) for a processor's engine_tables."""
+  notes = {name: table_rows.run_note(run) for name, run in runs.items()}
   for model, title in table_work.MODELS.items():
     work, lines = f"engines/{model}", []
     turns = runs[work]["turns"] if work in runs else []
@@ -178,47 +207,54 @@ def engine_tables(runs, notes):
             columns[name][measure.removesuffix(f", {threads}")] = value
       columns = {name: values for name, values in columns.items() if values}
       if columns:
-        lines += [f"{title}, {threads}:", "", *engine_speed.table(columns), ""]
+        lines += [f"{title}, {processor}, {threads}:", ""]
+        lines += [*engine_speed.table(columns), ""]
     if lines:
-      yield f"engines, {title}", "\n".join([*lines, f"{notes[work]}."])
+      yield title, [*lines, f"{notes[work]}."]
   works = [f"engines/scores/{task}" for task in table_work.SCORED]
   if all(work in runs for work in works):
-    lines = ["| engine | STS-B, Spearman | MRPC, accuracy |", "|---|---|---|"]
+    lines = [
+      f"{processor}:",
+      "",
+      "| engine | STS-B, Spearman | MRPC, accuracy |",
+    ]
+    lines.append("|---|---|---|")
     scores = [table_rows.medians(runs[n]["turns"], "score") for n in works]
     for name in engine_speed.CONTENDERS:
       cells = [f"{task[name]:.4f}" if name in task else "–" for task in scores]
       lines.append(f"| {name} | {' | '.join(cells)} |")
     # Write a single note if both tasks have the same note.
     lines += ["", *dict.fromkeys(f"{notes[name]}." for name in works)]
-    yield "engines, scores", "\n".join(lines)
+    yield "scores", lines
 
 
-def show(runs, print_only=False):
-  """Prints the table, and writes the pages and the chart."""
-  notes = {name: table_rows.run_note(run) for name, run in runs.items()}
+def show(results, print_only=False):
+  """Prints the table, and writes the pages and the chart.
+
+  `results` maps a processor to {name of a work: run}.
+  """
   outcomes = {}
   for work in table_work.all_works():
-    if work.name in runs:
-      turns = runs[work.name]["turns"]
-      rows = [table_rows.evaluate(row, turns) for row in work.rows]
-      outcomes[work.name] = list(filter(None, rows))
-  table = table_rows.markdown(outcomes, notes)
+    for processor, runs in results.items():
+      if work.name in runs:
+        turns = runs[work.name]["turns"]
+        rows = [table_rows.evaluate(row, turns) for row in work.rows]
+        note = table_rows.run_note(runs[work.name])
+        outcomes[work.name, processor] = list(filter(None, rows)), note
+  table = table_rows.markdown(outcomes)
   print(table)
   if print_only:
     return
   table_rows.write_into(RESULTS, "make bench", table)
-  for name, text in engine_tables(runs, notes):
+  for name, text in engine_tables(results):
     table_rows.write_into(DOCS / "engines.md", name, text)
-  headlines = list(
-    filter(
-      None,
-      (
-        table_work.headline(name, runs[name]["turns"])
-        for name in table_work.SHORT
-        if name in runs
-      ),
-    )
-  )
+  headlines = [
+    headline
+    for name in table_work.SHORT
+    for processor, runs in results.items()
+    if name in runs
+    and (headline := table_work.headline(name, processor, runs[name]["turns"]))
+  ]
   table_rows.draw(headlines, DOCS / "performance.png")
   table_rows.write_into(
     DOCS / "performance.md",
@@ -233,10 +269,11 @@ def main(argv):
   if arguments.list:
     print("\n".join(work.name for work in table_work.all_works()))
     return
-  works, runs = chosen_works(arguments), {}
+  works, results = chosen_works(arguments), {}
   measured_runs.set_environment(KERAS_BACKEND="tensorflow")
   if arguments.results_file.exists():
-    runs = json_files.read(str(arguments.results_file))
+    results = json_files.read(str(arguments.results_file))
+  runs = results.setdefault(processor(), {})
   minutes = sum(runs[w.name]["minutes"] for w in works if w.name in runs)
   print(f"works: {len(works)}; one turn took {minutes:.0f} min the last time")
   failed = []
@@ -245,12 +282,12 @@ def main(argv):
       for run in measure(work, argv):
         runs[work.name] = run
         # Save after every turn, so that an interruption loses only one turn.
-        json_files.write(str(arguments.results_file), runs)
+        json_files.write(str(arguments.results_file), results)
     except Exception as error:
       # Continue with the other works, because a complete run takes hours.
       print(f"{work.name} failed: {error}", file=sys.stderr)
       failed.append(work.name)
-  show(runs, arguments.print_only)
+  show(results, arguments.print_only)
   if failed:
     raise errors.InputError(
       f"{', '.join(failed)} failed (see above), so the table may have older or "

@@ -100,18 +100,21 @@ def number(value, measure):
   return f"{value:.{digits}f}{_UNITS.get(unit, ' s')}"
 
 
-def markdown(outcomes, notes_of):
+def markdown(outcomes):
   """Returns the table, followed by a note on each run.
 
-  `outcomes` and `notes_of` map a work's name to its Outcomes and `run_note`.
+  `outcomes` maps (a work's name, processor) to its Outcomes and `run_note`.
   """
-  names = "work", "here", "peers", "result", "target", "met", "run"
+  names = "work", "processor", "here", "peers", "result", "target", "met", "run"
   lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
   # Rows of the same command share a note.
-  notes = list(dict.fromkeys(notes_of[name] for name in outcomes))
-  for name, work_outcomes in outcomes.items():
-    run = notes.index(notes_of[name]) + 1
-    lines += [f"{_cells(outcome)} {run} |" for outcome in work_outcomes]
+  notes = list(dict.fromkeys(note for _, note in outcomes.values()))
+  for (_, processor), (work_outcomes, note) in outcomes.items():
+    run = notes.index(note) + 1
+    lines += [
+      f"| {outcome.row.title} | {processor} {_cells(outcome)} {run} |"
+      for outcome in work_outcomes
+    ]
   lines.append("")
   lines += [f"{index}. {note}" for index, note in enumerate(notes, 1)]
   return "\n".join(lines)
@@ -135,7 +138,7 @@ def _cells(outcome):
     f"{name}: {number(value, row.measure)}" for name, value in peers.items()
   )
   return (
-    f"| {row.title} | {number(ours, row.measure)} | {peer_numbers or '–'} "
+    f"| {number(ours, row.measure)} | {peer_numbers or '–'} "
     f"| {show(result)} | {target} | {met} |"
   )
 
@@ -169,43 +172,54 @@ def write_into(page, name, text):
   file_io.write_text(str(page), new)
 
 
+class Headline(NamedTuple):
+  """A result for docs/performance.md and the chart."""
+
+  group: str
+  processor: str
+  outcome: Outcome  # Its result is a "speedup".
+
+
 def headline_table(headlines):
-  """Returns a Markdown table of headlines, (group, Outcome of a "speedup")."""
-  lines = ["| | here | the fastest other program | |", "|---|---|---|---|"]
-  for group, (row, ours, peers, peer, result) in headlines:
+  """Returns a Markdown table of Headlines."""
+  lines = ["| | processor | here | the fastest other program | |"]
+  lines.append("|---|---|---|---|---|")
+  for group, processor, (row, ours, peers, peer, result) in headlines:
     compared = f"**{result:.1f}× faster**"
     if result < 1:
       compared = f"{1 / result:.1f}× slower"
     lines.append(
-      f"| {group}: {row.title} | {number(ours, row.measure)} "
+      f"| {group}: {row.title} | {processor} | {number(ours, row.measure)} "
       f"| {peer}: {number(peers[peer], row.measure)} | {compared} |"
     )
   return "\n".join(lines)
 
 
 def draw(headlines, path):
-  """Draws a bar for each headline, colored by group; 1× means equal speed."""
+  """Draws a bar for each headline, colored by processor; 1× is equal speed."""
   from matplotlib import figure
 
-  height = 1 + 0.34 * len(headlines)
+  height = 1.2 + 0.34 * len(headlines)
   picture = figure.Figure(figsize=(8, height), layout="tight")
   axes = picture.subplots()
-  groups = list(dict.fromkeys(group for group, _ in headlines))
-  for index, (group, (row, _, _, peer, result)) in enumerate(headlines):
+  processors = list(dict.fromkeys(h.processor for h in headlines))
+  # The bars of a row's processors touch; rows are apart.
+  places, titles = [], {}
+  for group, _, (row, *_) in headlines:
+    title = f"{group}: {row.title}"
+    places.append(len(places) + 0.6 * len({**titles, title: 0}))
+    titles.setdefault(title, []).append(places[-1])
+  for place, headline in zip(places, headlines, strict=True):
+    result = headline.outcome.result
+    color = processors.index(headline.processor)
     # Bars begin at 1×, so bars of slower results go to the left.
-    axes.barh(
-      f"{group}: {row.title}",
-      result - 1,
-      left=1,
-      height=0.7,
-      color=f"C{groups.index(group)}",
-    )
-    axes.text(
-      max(1, result), index, f" {result:.1f}×  {peer}", va="center", fontsize=8
-    )
+    axes.barh(place, result - 1, left=1, height=1, color=f"C{color}")
+    text = f" {result:.1f}×  {headline.outcome.peer}"
+    axes.text(max(1, result), place, text, va="center", fontsize=8)
+  axes.set_yticks([sum(p) / len(p) for p in titles.values()], [*titles])
   axes.invert_yaxis()
   axes.tick_params(labelsize=8)
-  results = [outcome.result for _, outcome in headlines]
+  results = [headline.outcome.result for headline in headlines]
   axes.set(xscale="log", xlim=(min(1, *results), 2.5 * max(results)))
   steps = [2.0**n for n in range(-3, 8)]
   steps = [x for x in steps if min(1, *results) <= x < 2.5 * max(results)]
@@ -213,4 +227,7 @@ def draw(headlines, path):
   axes.minorticks_off()
   axes.set_title("Speed relative to the fastest other program")
   axes.spines[["top", "right"]].set_visible(False)
+  for index, processor in enumerate(processors):
+    axes.barh(places[0], 0, left=1, color=f"C{index}", label=processor)
+  axes.legend(fontsize=8, loc="lower right")
   picture.savefig(path, dpi=90)

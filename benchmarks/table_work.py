@@ -13,7 +13,7 @@ import finetuning_scores
 import measured_runs
 import pretraining_data_speed
 import step_speed
-from table_rows import OURS, Row, evaluate
+from table_rows import OURS, Headline, Row, evaluate
 
 ROOT = measured_runs.ROOT
 # The data flags that a work may need.
@@ -570,8 +570,8 @@ SHORT = {
 }
 
 
-def headline(name, turns):
-  """Returns (group, Outcome) for docs/performance.md, or None."""
+def headline(name, processor, turns):
+  """Returns the Headline of a work in SHORT, or None."""
   text, group = SHORT[name][1], "Prediction"
   if name.startswith(("data", "step/pretrain")):
     group = "Pre-training"
@@ -579,4 +579,4 @@ def headline(name, turns):
     group = "Fine-tuning"
   measure = "examples_per_second" if name.startswith("step/") else "wall"
   outcome = text and evaluate(Row(text, measure, None, "speedup"), turns)
-  return (group, outcome) if outcome else None
+  return Headline(group, processor, outcome) if outcome else None

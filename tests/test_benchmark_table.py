@@ -62,7 +62,7 @@ def test_a_row_is_compared_with_its_peers(options, contenders, result, best):
 
 
 def test_lines_of_the_table():
-  row = table_rows.Row("training", "share", 0.88, "own")
+  row = table_rows.Row("step", "share", 0.88, "own")
   here, peer = {"share": 0.724}, {"share": 0.31}
   run = {
     "machine": "a processor",
@@ -72,23 +72,35 @@ def test_lines_of_the_table():
     "turns": [{"here": here, "peer": peer}],
   }
   jobs = {**run, "turns": turns(here=[1.25], Trainer=[240.0])}
-  notes = dict.fromkeys(("step", "job"), table_rows.run_note(run))
+  old, new = run, {**run, "date": "2026-03-04"}
   outcomes = {
-    "step": [table_rows.evaluate(row, run["turns"])],
-    "job": [
-      table_rows.evaluate(time_row(**options), jobs["turns"])
-      for options in ({}, {"result": "speedup"}, {"target": None})
-    ],
+    ("step", "old"): (
+      [table_rows.evaluate(row, run["turns"])],
+      table_rows.run_note(old),
+    ),
+    ("job", "new"): (
+      [
+        table_rows.evaluate(time_row(**options), jobs["turns"])
+        for options in ({}, {"result": "speedup"})
+      ],
+      table_rows.run_note(new),
+    ),
+    ("job", "old"): (
+      [table_rows.evaluate(time_row(target=None), jobs["turns"])],
+      table_rows.run_note(old),
+    ),
   }
-  assert table_rows.markdown(outcomes, notes).split("\n") == [
-    "| work | here | peers | result | target | met | run |",
-    "|---|---|---|---|---|---|---|",
-    "| training | 72.4 % | peer: 31.0 % | 72.4 % | ≥ 88.0 % | **no** | 1 |",
-    "| job | 1.25 s | Trainer: 240 s | 0.01 × | ≤ 0.50 × | yes | 1 |",
-    "| job | 1.25 s | Trainer: 240 s | 192.00 × | ≥ 0.50 × | yes | 1 |",
-    "| job | 1.25 s | Trainer: 240 s | 0.01 × | – | – | 1 |",
+  assert table_rows.markdown(outcomes).split("\n") == [
+    "| work | processor | here | peers | result | target | met | run |",
+    "|---|---|---|---|---|---|---|---|",
+    "| step | old | 72.4 % | peer: 31.0 % | 72.4 % | ≥ 88.0 % | **no** | 1 |",
+    "| job | new | 1.25 s | Trainer: 240 s | 0.01 × | ≤ 0.50 × | yes | 2 |",
+    "| job | new | 1.25 s | Trainer: 240 s | 192.00 × | ≥ 0.50 × | yes | 2 |",
+    "| job | old | 1.25 s | Trainer: 240 s | 0.01 × | – | – | 1 |",
     "",
     "1. a processor; 2026-01-02; code 1a2b of 2026-01-01; median of 1 turn; "
+    "`table.py`",
+    "2. a processor; 2026-03-04; code 1a2b of 2026-01-01; median of 1 turn; "
     "`table.py`",
   ]
 
@@ -121,15 +133,21 @@ def test_headlines_say_how_much_faster_than_the_fastest_peer(tmp_path):
     }
   ]
   outcomes = [
-    ("Jobs", table_rows.evaluate(time_row(**options, result="speedup"), turn))
-    for options, turn in (
-      ({}, turns(here=[2], slow=[9], fast=[5])),
-      ({"measure": "examples_per_second", "title": "step"}, slower_turns),
+    table_rows.Headline(
+      "Jobs",
+      processor,
+      table_rows.evaluate(time_row(**options, result="speedup"), turn),
+    )
+    for processor, options, turn in (
+      ("new", {}, turns(here=[2], slow=[9], fast=[5])),
+      ("old", {}, turns(here=[4], slow=[9], fast=[5])),
+      ("old", {"measure": "examples_per_second", "title": "s"}, slower_turns),
     )
   ]
   assert table_rows.headline_table(outcomes).split("\n")[2:] == [
-    "| Jobs: job | 2.00 s | fast: 5.00 s | **2.5× faster** |",
-    "| Jobs: step | 2.00 examples/s | fast: 5.00 examples/s | 2.5× slower |",
+    "| Jobs: job | new | 2.00 s | fast: 5.00 s | **2.5× faster** |",
+    "| Jobs: job | old | 4.00 s | fast: 5.00 s | **1.2× faster** |",
+    "| Jobs: s | old | 2.00 examples/s | fast: 5.00 examples/s | 2.5× slower |",
   ]
   pytest.importorskip("matplotlib")
   table_rows.draw(outcomes, tmp_path / "chart.png")
@@ -143,14 +161,17 @@ def test_names_are_unique_and_the_short_form_takes_at_most_an_hour():
   titles = [row.title for work in works for row in work.rows]
   assert len(set(titles)) == len(titles)
   assert {name for work in works for name in work.needs} <= set(table_work.DATA)
-  runs = json_files.read(str(ROOT / "benchmarks" / "results.json"))
-  assert sum(runs[name]["minutes"] for name in table_work.SHORT) <= 60
-  headlines = [
-    table_work.headline(name, runs[name]["turns"]) for name in table_work.SHORT
-  ]
-  groups = [headline[0] for headline in headlines if headline]
-  assert set(groups) == {"Fine-tuning", "Pre-training", "Prediction"}
-  assert headlines[-1] is None and len(groups) > 10
+  results = json_files.read(str(ROOT / "benchmarks" / "results.json"))
+  for processor, runs in results.items():
+    measured = [name for name in table_work.SHORT if name in runs]
+    assert sum(runs[name]["minutes"] for name in measured) <= 60
+    headlines = [
+      table_work.headline(name, processor, runs[name]["turns"])
+      for name in measured
+    ]
+    groups = {headline.group for headline in headlines if headline}
+    assert groups == {"Fine-tuning", "Pre-training", "Prediction"}
+  assert table_work.headline("step/train8/float32", "", []) is None
 
 
 def made_up_work(name, seconds):
@@ -176,20 +197,38 @@ def test_a_call_replaces_the_results_of_works_that_succeed(
   monkeypatch.setattr(measured_runs, "set_environment", lambda **values: None)
   results = tmp_path / "results.json"
   flags = ["--print_only", f"--results_file={results}", "--repeats=2"]
+  # The results of another processor stay as they are.
+  kept = {
+    "machine": "another, 2 cores",
+    "date": "2026-01-02",
+    "code": "1a2b",
+    "command": "table.py",
+    "minutes": 1,
+    "turns": turns(here=[1], peer=[8]),
+  }
+  json_files.write(str(results), {"another": {"a": kept}})
   with pytest.raises(errors.InputError, match="^failing failed .see above"):
     TABLE["main"](flags)
   table, log = capsys.readouterr()
-  assert "data is skipped: it needs --text" in log and "| a | 1.00 s" in table
+  assert "data is skipped: it needs --text" in log and "| 1.00 s" in table
   TABLE["main"]([*flags, "--rows=a"])
+  stored = json_files.read(str(results))
+  assert stored.pop("another") == {"a": kept}
+  ((processor, runs),) = stored.items()
+  assert processor == TABLE["processor"]()
   walls = {
     name: [turn["here"]["wall"] for turn in run["turns"]]
-    for name, run in json_files.read(str(results)).items()
+    for name, run in runs.items()
   }
   assert walls == {"a": [3, 3], "b": [2, 2], "failing": [1]}
   table, _ = capsys.readouterr()
   assert "works: 1; one turn took 0 min the last time" in table
-  assert "| a | 3.00 s | peer: 4.00 s | 0.75 × | ≤ 0.50 × | **no** |" in table
-  assert "| b | 2.00 s | peer: 4.00 s | 0.50 × | ≤ 0.50 × | yes |" in table
+  for row in (
+    f"| a | {processor} | 3.00 s | peer: 4.00 s | 0.75 × | ≤ 0.50 × | **no** |",
+    f"| b | {processor} | 2.00 s | peer: 4.00 s | 0.50 × | ≤ 0.50 × | yes |",
+    "| a | another | 1.00 s | peer: 8.00 s | 0.12 × | ≤ 0.50 × | yes |",
+  ):
+    assert row in table
   with pytest.raises(errors.InputError, match="no such work"):
     TABLE["main"]([*flags, "--rows=nothing"])
 
