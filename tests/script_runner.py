@@ -5,6 +5,7 @@ TensorFlow and the larger modules, but has computed nothing yet. `start` starts
 a fresh interpreter.
 """
 
+import atexit
 import json
 import multiprocessing
 import os
@@ -67,7 +68,15 @@ def command_line(flags):
   ]
 
 
-def run(script, *arguments, code=None, environment=None, stdin=None, **flags):
+def run(
+  script,
+  *arguments,
+  code=None,
+  environment=None,
+  stdin=None,
+  eager=False,
+  **flags,
+):
   """Runs a script, such as "fill_mask.py", to its end; returns Finished.
 
   Args:
@@ -75,31 +84,83 @@ def run(script, *arguments, code=None, environment=None, stdin=None, **flags):
     code: the expected exit code; None allows any.
     environment: dict of variables to add to the environment.
     stdin: bytes for the standard input, which is empty by default.
+    eager: whether to compute without graphs. A few steps of a tiny model then
+      take a third of the time. It is for tests of what a script accepts, says
+      and writes; others must compute as a user's script does.
   """
-  with tempfile.TemporaryDirectory() as folder:
+  process = Forked(
+    script,
+    *arguments,
+    environment=environment,
+    stdin=stdin,
+    eager=eager,
+    **flags,
+  )
+  out, err = process.communicate()
+  assert code in (None, process.returncode), err
+  return Finished(process.returncode, out, err)
+
+
+class Forked:
+  """A script in a forked process, with methods of a subprocess.Popen.
+
+  The arguments are those of `run`. `communicate` must be called in the end.
+  """
+
+  def __init__(
+    self, script, *arguments, environment=None, stdin=None, eager=False, **flags
+  ):
+    self._folder = tempfile.TemporaryDirectory()
+    folder = self._folder.name
     if stdin is not None:
       pathlib.Path(folder, "in").write_bytes(stdin)
-    streams = [
-      os.devnull if stdin is None else os.path.join(folder, "in"),
-      *(os.path.join(folder, name) for name in ("out", "err")),
-    ]
-    process = _FORKING.Process(
+    self._outputs = [pathlib.Path(folder, name) for name in ("out", "err")]
+    self._process = _FORKING.Process(
       target=run_here,
       args=(
         script,
         [*command_line(flags), *arguments],
-        streams,
+        [
+          os.devnull if stdin is None else os.path.join(folder, "in"),
+          *map(str, self._outputs),
+        ],
         folder,
         environment,
+        eager,
       ),
     )
-    process.start()
-    process.join()
-    out, err = (
-      pathlib.Path(path).read_text(encoding="utf-8") for path in streams[1:]
-    )
-  assert code in (None, process.exitcode), err
-  return Finished(process.exitcode, out, err)
+    self._process.start()
+    self.pid, self.kill = self._process.pid, self._process.kill
+    # At its exit, this process would wait for the script for ever.
+    atexit.register(self.kill)
+
+  @property
+  def returncode(self):
+    return self._process.exitcode
+
+  def poll(self):
+    return self._process.exitcode
+
+  def wait(self, timeout=None):
+    self._process.join(timeout)
+    if self.returncode is None:
+      raise subprocess.TimeoutExpired("script", timeout)
+    return self.returncode
+
+  def send_signal(self, number):
+    if self.returncode is None:
+      os.kill(self.pid, number)
+
+  def communicate(self, timeout=None):
+    """Waits for the end; returns the texts of the output and the errors."""
+    self.wait(timeout)
+    atexit.unregister(self.kill)
+    texts = [
+      path.read_text(encoding="utf-8") if path.exists() else ""
+      for path in self._outputs
+    ]
+    self._folder.cleanup()
+    return texts
 
 
 def succeed(script, *arguments, **options):
@@ -132,7 +193,7 @@ def refuse(script, message, *arguments, **flags):
   return finished
 
 
-def run_here(script, arguments, streams, folder, environment):
+def run_here(script, arguments, streams, folder, environment, eager=False):
   """Runs the script as the main program of this process, which has been forked.
 
   Args:
@@ -140,6 +201,7 @@ def run_here(script, arguments, streams, folder, environment):
     streams: paths of the standard input, output and error.
     folder: folder for temporary files.
     environment: dict of variables to add to the environment, or None.
+    eager: whether to compute without graphs.
   """
   os.environ.update({**_environment(), **(environment or {})})
   # A forked process does not delete its temporary files (autograph writes one
@@ -147,6 +209,10 @@ def run_here(script, arguments, streams, folder, environment):
   tempfile.tempdir = folder
   for number, path in enumerate(streams):
     os.dup2(os.open(path, os.O_RDWR | os.O_CREAT), number)
+  if eager:
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
   path = str(ROOT / script)
   sys.argv = [path, *arguments]
   sys.path.insert(0, str(ROOT))

@@ -284,7 +284,9 @@ def model(tmp_path_factory):
   """Returns the flags of a tiny model without weights."""
   folder = tmp_path_factory.mktemp("model")
   vocabulary = tiny_model.write_vocabulary(folder, WORDS)
-  config = tiny_model.tiny(vocab_size=64, max_position_embeddings=16)
+  config = tiny_model.tiny(
+    vocab_size=64, max_position_embeddings=16, num_hidden_layers=1
+  )
   path = folder / "bert_config.json"
   path.write_text(config.to_json_string())
   return (
@@ -299,7 +301,7 @@ def run(command, tmp_path, name, model):
   script, *flags = shlex.split(command)
   if script in ("run_classifier.py", "run_ner.py"):
     flags += [f"--output_dir={tmp_path}/out", *shlex.split(model)]
-  return script_runner.run(script, *flags)
+  return script_runner.run(script, *flags, eager=True)
 
 
 @pytest.mark.parametrize(

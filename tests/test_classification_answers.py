@@ -264,7 +264,7 @@ def write_predictions(folder, examples, parts, predicted=None):
   )
 
 
-def test_scores_are_written_with_and_without_names(tmp_path):
+def test_scores_are_written_with_and_without_names(tmp_path, caplog):
   """No example is read until the outputs of all earlier ones are written."""
   examples_read = []
 
@@ -282,7 +282,10 @@ def test_scores_are_written_with_and_without_names(tmp_path):
       yield rows[start : start + 50]
 
   predicted = []
+  caplog.set_level("INFO", logger="absl")
   write_predictions(tmp_path, examples(), parts(), predicted=predicted)
+  for name in ("predictions_more.tsv", "test_results_more.tsv"):
+    assert str(tmp_path / name) in caplog.text
   assert predicted == ["y"] * 500 + ["x"] * 500
   named = (tmp_path / "predictions_more.tsv").read_text().splitlines()
   assert len(named) == 1001

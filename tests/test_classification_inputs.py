@@ -276,6 +276,24 @@ def test_two_texts_need_room_for_a_piece(vocab_file, vocabulary, length):
   assert sequences.encode([Example("1", "the house", "it")], enough)[1] > 0
 
 
+@pytest.mark.parametrize("size, processes", [(10_000, 1), (10, 7)])
+def test_large_data_are_read_by_several_processes(
+  size, processes, vocab_file, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(inputs, "_BYTES_WORTH_PROCESSES", size)
+  monkeypatch.setattr(inputs.process_pool, "default_processes", lambda: 7)
+  used, write_records = [], inputs.write_records
+
+  def write(*arguments, processes):
+    used.append(processes)
+    return write_records(*arguments, processes=1)
+
+  monkeypatch.setattr(inputs, "write_records", write)
+  examples = [Example("1", "a b c", None, "yes")]
+  inputs.prepare(str(tmp_path / "a"), examples, options(vocab_file))
+  assert used == [processes]
+
+
 def test_an_empty_list_of_examples_is_refused(vocab_file, tmp_path):
   with pytest.raises(errors.InputError, match="no examples"):
     inputs.prepare(str(tmp_path / "a"), [], options(vocab_file))

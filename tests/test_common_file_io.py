@@ -399,6 +399,26 @@ def test_a_failing_renaming_leaves_a_mounted_folder_empty(
   assert sorted(os.listdir(tmp_path / "volume")) == ["a", "inner"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot sync a folder")
+def test_a_file_is_on_the_disk_before_it_replaces_another(
+  tmp_path, monkeypatch
+):
+  """After a power cut, the name leads to the old file or to the whole new."""
+  events, replace = [], os.replace
+
+  def renamed(source, target):
+    events.append("renamed")
+    replace(source, target)
+
+  monkeypatch.setattr(os, "replace", renamed)
+  monkeypatch.setattr(
+    os, "fsync", lambda fd: events.append(os.fstat(fd).st_ino)
+  )
+  path = tmp_path / "a.txt"
+  file_io.write_text(str(path), "one")
+  assert events == [path.stat().st_ino, "renamed", tmp_path.stat().st_ino]
+
+
 def test_a_full_disk_names_the_file(tmp_path):
   """The system's errors of write and fsync have no name."""
   path = str(tmp_path / "a.txt")

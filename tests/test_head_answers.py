@@ -130,11 +130,11 @@ def assert_same(value, expected):
     assert value == expected
 
 
-# The answers of the scripts.
+# The answers of the scripts. Other tests run them with graphs, as users do.
 
 
 def script(name, **flags):
-  return script_runner.succeed(name, **flags).out
+  return script_runner.succeed(name, eager=True, **flags).out
 
 
 def lines_in(path):
@@ -470,14 +470,14 @@ def test_int8_vectors_differ_but_are_close(trained):
 
 def export(folder, target, head, **flags):
   """Runs export_saved_model.py; returns the folder that it wrote."""
-  out = script(
+  done = script_runner.succeed(
     "export_saved_model.py",
     model_dir=folder,
     export_dir=target,
     head=head,
     **{"format": "onnx", **flags},
   )
-  assert out.splitlines()[-1] == f"The model is in {target}."
+  assert done.out.splitlines()[-1] == f"The model is in {target}."
   return str(target)
 
 

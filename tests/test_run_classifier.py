@@ -271,6 +271,7 @@ def test_use_best_ends_with_the_best_weights(trained, folder, tmp_path):
     save_best="eval_loss",
     use_best=True,
     do_eval=True,
+    eager=True,
   )
   results = results_in(tmp_path / "run")
   assert results["global_step"] < 4
@@ -334,6 +335,7 @@ def test_a_model_folder_stores_the_input_settings(trained, tmp_path):
       model_dir=model,
       output_dir=out,
       predict_file=tmp_path / name,
+      eager=True,
     )
     rows = (out / "predictions.tsv").read_text().splitlines()
     assert len(rows) == 2 and "\tgood\t" in rows[1]
@@ -347,6 +349,7 @@ def test_a_model_folder_stores_the_input_settings(trained, tmp_path):
     predict_file=tmp_path / "pairs.csv",
     output_dir=tmp_path / "pairs",
     max_seq_length=12,
+    eager=True,
   )
   assert re.search(says("--text_b_column=b", "trained"), done.err)
   assert "--max_seq_length=12 (trained with 16)" in done.err
@@ -383,6 +386,7 @@ def test_a_frozen_encoder_does_not_change(trained, folder, tmp_path):
     "output_bias",
     "global_step",
   }
+  flags["eager"] = True
   classify(
     folder, tmp_path / "head", **flags, freeze_pooler=True, max_train_steps=2
   )
@@ -436,6 +440,7 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
     do_predict=True,
     predict_file=tmp_path / "long.jsonl",
     max_predict_examples=5,
+    eager=True,
   )
   results = results_in(tmp_path / "run")
   assert set(results) == {
@@ -457,6 +462,13 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
     assert labels == ",".join(chosen)
 
 
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+  """A model folder with the words of the rows and one layer, no head."""
+  folder = tmp_path_factory.mktemp("encoder")
+  return serving_models.trained(folder, None, stored={})
+
+
 @pytest.mark.parametrize(
   "name, metrics, outputs, rows_of_sets",
   [
@@ -466,7 +478,7 @@ def test_long_documents_may_have_several_labels(folder, tmp_path):
   ],
 )
 def test_official_tasks_are_learned_scored_and_predicted(
-  tmp_path, name, metrics, outputs, rows_of_sets
+  encoder, tmp_path, name, metrics, outputs, rows_of_sets
 ):
   run, submitted = tmp_path / "run", tmp_path / "glue"
   script_runner.succeed(
@@ -476,7 +488,7 @@ def test_official_tasks_are_learned_scored_and_predicted(
     do_eval=True,
     do_predict=True,
     data_dir=DATA / name,
-    model_dir=serving_models.FOLDER,
+    model_dir=encoder,
     output_dir=run,
     max_seq_length=16,
     train_batch_size=2,
