@@ -18,9 +18,10 @@ flags.DEFINE_string(
   "Checkpoint in the format of google-research/bert, this project or Model "
   "Garden (folder, prefix or one of its files), or of Hugging Face (folder or "
   ".safetensors file); by default the one in --model_dir.",
+  names_model=True,
 )
 common_flags.define_model_dir_flag(
-  "--input, --bert_config_file and --vocab_file"
+  "--input, --bert_config_file and --vocab_file", has_model=True
 )
 common_flags.require_or_model_dir("input")
 flags.DEFINE_string("output", None, "New folder.", required=True)

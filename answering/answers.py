@@ -21,7 +21,7 @@ from answering import export_options
 from checkpoints import sentence_pooling, sentence_prompts
 from classification import answers as classification_answers
 from classification import sequences
-from common import errors, json_files, run_settings
+from common import errors, json_files, run_settings, short_floats
 from features import text_batches
 from pretraining import answers as pretraining_answers
 from squad import alignment
@@ -250,7 +250,7 @@ def _by_sequence(parts: _Parts, compute: Callable) -> Callable[..., list]:
     text = (settings.get("prompt") or "") if prompt is None else prompt
     encode = text_batches.make_encoder(tokenizer, length, cut, text)
     return input_sequences.in_batches(
-      [encode(*row) for row in rows], compute, batch_size
+      [encode(*row) for row in rows], compute, batch_size, length
     )
 
   return answer
@@ -262,11 +262,15 @@ def _embedding(parts: _Parts) -> Callable[..., list]:
   words = vocabularies.lines(tokenizer) if is_sparse else []
 
   def compute(batch: dict, _: Any) -> Iterator[dict]:
-    for vector in network(**batch)["embedding"]:
-      if is_sparse:
-        yield {"weights": sentence_pooling.by_word(vector, words)}
-      else:
-        yield {"embedding": vector.tolist()}
+    vectors = network(**batch)["embedding"]
+    if not is_sparse:
+      for vector in short_floats.of(vectors).tolist():
+        yield {"embedding": vector}
+      return
+    for vector in vectors:
+      weights = sentence_pooling.by_word(vector, words)
+      values = short_floats.of([*weights.values()]).tolist()
+      yield {"weights": dict(zip(weights, values))}
 
   return _by_sequence(parts, compute)
 
@@ -299,7 +303,7 @@ def _masked_lm(parts: _Parts) -> Callable[[list], list]:
         }
 
     return input_sequences.in_batches(
-      [(ids, [0] * len(ids)) for ids, _ in encoded], compute, batch_size
+      [(ids, [0] * len(ids)) for ids, _ in encoded], compute, batch_size, length
     )
 
   return answer
@@ -342,7 +346,9 @@ def make_scorer(
       )
       return outputs["log_probabilities"][:, 0].tolist()
 
-    scores = iter(input_sequences.in_batches(copies, compute, batch_size))
+    scores = iter(
+      input_sequences.in_batches(copies, compute, batch_size, length)
+    )
     for ids in texts:
       values = list(itertools.islice(scores, len(ids)))
       total = math.fsum(values)

@@ -12,6 +12,7 @@ _MODEL_DIR = options.Option(
   "Folder with a model: sets --bert_config_file, --vocab_file and "
   "--init_checkpoint, unless they are given. Or the name of a model in the "
   "hub's cache on this machine, such as bert-base-uncased; see --download.",
+  names_model=True,
 )
 _LENGTH = options.Option(
   "max_seq_length",
@@ -67,6 +68,7 @@ def of_model(head: str = "") -> tuple[options.Option, ...]:
       "Initial weights: a checkpoint of TensorFlow 1 or this project (prefix, "
       ".index file or folder), a Hugging Face folder, .safetensors or .bin "
       "file, or a Model Garden checkpoint.",
+      names_model=True,
     ),
     _LENGTH._replace(default=flag_values.default_length(head)),
   )

@@ -14,7 +14,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 
-import tqdm
 from absl import logging as absl_logging
 
 from common import errors, native_messages
@@ -46,7 +45,11 @@ class _Screen(logging.Handler):
     )
 
   def emit(self, record) -> None:
-    tqdm.tqdm.write(self.format(record), file=sys.stderr)
+    # Without the module there is no bar, and its import takes time.
+    if bars := sys.modules.get("tqdm"):
+      bars.tqdm.write(self.format(record), file=sys.stderr)
+    else:
+      print(self.format(record), file=sys.stderr)
 
 
 class _QuietFile(logging.FileHandler):

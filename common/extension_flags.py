@@ -31,10 +31,14 @@ def define(
     except errors.InputError as error:
       # Flags are defined before the script's `main`, which reports errors.
       sys.exit(errors.report(error))
-    for option, (default, text) in options.items():
+    for option, (default, text, *marks) in options.items():
       if option not in flags.FLAGS:
         _DEFINE[type(default)](
-          option, default, text, needs=condition(kind, name)
+          option,
+          default,
+          text,
+          needs=condition(kind, name),
+          names_model="model" in marks,
         )
 
 

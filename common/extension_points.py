@@ -57,8 +57,10 @@ class Point(NamedTuple):
     """Returns whether an extension assigns a variable of its module."""
     return self._assigned(name, variable) is not None
 
-  def options(self, name: str) -> dict[str, tuple[Any, str]]:
+  def options(self, name: str) -> dict[str, tuple]:
     """Returns {flag: (default, help)}, the `OPTIONS` of an extension.
+
+    (default, help, "model") is a flag whose value may be a model's name.
 
     Raises InputError: they are not such a literal.
     """

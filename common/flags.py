@@ -50,10 +50,15 @@ def _with_rule(define: Callable[..., Any]) -> Callable[..., None]:
     needs: str = "",
     not_with: str = "",
     why: str = "",
+    names_model: bool = False,
     **more: Any,
   ) -> None:
     define(name, *args, **more)
     rule(name, needs=needs, not_with=not_with, why=why)
+    if names_model:
+      flag: Any = FLAGS[name]  # absl's class declares no such attribute.
+      flag.names_model = True
+      _require_models()
 
   return define_flag
 
@@ -128,7 +133,30 @@ def define_options(table: Iterable[options.Option]) -> None:
       option.meaning,
       needs=option.rule.needs,
       not_with=option.not_with,
+      names_model=option.names_model,
     )
+
+
+def that_name_models() -> list[str]:
+  """Returns the flags whose value may be the name of a model of the Hub."""
+  return [each.name for each in of_script() if hasattr(each, "names_model")]
+
+
+def require_model(name: str) -> None:
+  """Adds a rule: a flag needs one that names a model, perhaps a later one."""
+  flag: Any = FLAGS[name]
+  flag.model_rule = run_settings.Rule(name)
+  _require_models()
+
+
+def _require_models() -> None:
+  """Makes the rules of `require_model` list all flags so far."""
+  models = "|".join(that_name_models())
+  for flag in of_script():
+    if old := getattr(flag, "model_rule", None):
+      flag.model_rule = new = old._replace(needs=models)
+      flag.rules = [new, *(each for each in flag.rules if each is not old)]
+      flag.help = flag.help.removesuffix(old.help) + new.help
 
 
 def rule(

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import itertools
 import json
 import os
 import reprlib
@@ -34,10 +35,14 @@ def parse(text: str | bytes) -> typing.Any:
 
 def _is_shallow(value: typing.Any, levels: int) -> bool:
   """Whether lists and objects are nested at most `levels` deep."""
-  if not isinstance(value, (dict, list)):
-    return True
-  values = value.values() if isinstance(value, dict) else value
-  return levels > 0 and all(_is_shallow(inner, levels - 1) for inner in values)
+  outer = [value]
+  for _ in range(levels + 1):
+    nested = [each for each in outer if isinstance(each, (dict, list))]
+    if not nested:
+      return True
+    members = (n.values() if isinstance(n, dict) else n for n in nested)
+    outer = [*itertools.chain.from_iterable(members)]
+  return False
 
 
 def read(

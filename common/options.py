@@ -14,6 +14,7 @@ class Option(NamedTuple):
     lower_bound: the smallest valid value of an integer option.
     needs, not_with: see run_settings.Rule.
     is_fraction: whether the value is a float.
+    names_model: whether the value may be the name of a model of the Hub.
   """
 
   name: str
@@ -25,6 +26,7 @@ class Option(NamedTuple):
   needs: str = ""
   not_with: str = ""
   is_fraction: bool = False
+  names_model: bool = False
 
   @property
   def rule(self) -> run_settings.Rule:

@@ -7,15 +7,19 @@ cannot fork, workers are new interpreters. Starting workers that need TensorFlow
 takes some seconds, which pays off for ten or more seconds of work.
 """
 
-import concurrent.futures
 import functools
 import itertools
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from common import errors
+
+# The modules of Python's pools are imported where a pool starts: most scripts
+# only ask for `default_processes`.
+if TYPE_CHECKING:
+  import concurrent.futures
 
 _AHEAD = 2  # Submitted or running blocks per process.
 
@@ -47,6 +51,8 @@ def in_order(
   if processes <= 1 or len(first) < 2:
     yield from map(function, itertools.chain(first, blocks))
     return
+  import concurrent.futures.process
+
   pool = _start(processes, function)
   submit = functools.partial(pool.submit, function)
   try:
@@ -68,7 +74,10 @@ def in_order(
 
 def _start(
   processes: int, function: Callable
-) -> concurrent.futures.ProcessPoolExecutor:
+) -> "concurrent.futures.ProcessPoolExecutor":
+  import concurrent.futures
+  import multiprocessing
+
   methods = multiprocessing.get_all_start_methods()
   context = multiprocessing.get_context(
     "forkserver" if "forkserver" in methods else "spawn"
@@ -87,6 +96,8 @@ def _watch_parent() -> None:
 
 def _end_with_parent() -> None:
   """Ends this process when its parent process is killed."""
+  import multiprocessing
+
   parent = multiprocessing.parent_process()
   assert parent  # This is a worker.
   parent.join()

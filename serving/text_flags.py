@@ -130,10 +130,12 @@ def _number(text: str) -> float:
 
 def _cosines(answerer: Callable[[list], list], rows: list) -> list[dict]:
   """Returns {"similarity": cosine} for each pair of texts."""
+  import numpy as np
+
   from features import vector_search
 
   found = answerer([(text,) for row in rows for text in row])
-  vectors = [each["embedding"] for each in found]
+  vectors = np.array([each["embedding"] for each in found], np.float32)
   cosines = vector_search.cosines(vectors[::2], vectors[1::2])
   return [{"similarity": value} for value in cosines.tolist()]
 

@@ -191,7 +191,9 @@ class TextModel:
 
     sequences = [encode(*row) for row in rows]
     head.cut.log()
-    results = input_sequences.in_batches(sequences, compute, self._batch_size)
+    results = input_sequences.in_batches(
+      sequences, compute, self._batch_size, max_length
+    )
     return results[0] if is_single else results
 
   def embed(self, texts: Texts, **options: Any) -> np.ndarray:

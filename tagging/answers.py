@@ -62,6 +62,7 @@ def tag_texts(
     [(window.input_ids, [0] * len(window.input_ids)) for window in windows],
     lambda batch, _: np.asarray(scores(batch)),
     batch_size,
+    max_seq_length,
   )
   values = (row[window.positions] for window, row in zip(windows, rows))
   probabilities = windowing.of_sentences(windows, values, len(sentences))

@@ -180,3 +180,21 @@ def test_a_failed_download_names_what_the_command_has(cache, hub, flags):
   assert ("HF_ENDPOINT" in done.err) == bool(flags)
   assert not (cache / "models--org--tiny").exists()
   script_runner.refuse("run_ner.py", "--model_dir", download=True)
+
+
+def test_an_objectives_teacher_is_downloaded(cache, hub, tmp_path):
+  """Flags of extensions may name models, too."""
+  flags = {
+    "bert_config_file": serving_models.FOLDER / "bert_config.json",
+    "objectives": "distillation",
+    "teacher_checkpoint": "org/tiny",
+    "input_file": tmp_path / "none.tfrecord",
+    "output_dir": tmp_path / "run",
+    "do_train": True,
+    "environment": {"HF_HOME": str(cache.parent), "HF_ENDPOINT": hub.url},
+  }
+  script_runner.refuse("run_pretraining.py", "none.tfrecord", **flags)
+  assert not hub.requests
+  flags["download"] = True
+  script_runner.refuse("run_pretraining.py", "none.tfrecord", **flags)
+  assert any((cache / "models--org--tiny").rglob("model.safetensors"))

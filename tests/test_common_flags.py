@@ -60,6 +60,10 @@ FILE_CASES = [
 # convert_checkpoint.py always has a model.
 DOWNLOAD_CASES = {
   "convert_checkpoint": [],
+  "run_pretraining": [
+    ("download", "", f"{name}=a")
+    for name in ("model_dir", "init_checkpoint", "teacher_checkpoint")
+  ],
   **dict.fromkeys(
     ("create_pretraining_data", "serve"), [("download", "", "model_dir=a")]
   ),

@@ -252,7 +252,9 @@ def batches_by_length(
     start += size
 
 
-def in_batches(sequences: Sequence, compute: Callable, batch_size: int) -> list:
+def in_batches(
+  sequences: Sequence, compute: Callable, batch_size: int, max_length: int
+) -> list:
   """Computes a value for each sequence, in batches of similar length.
 
   Args:
@@ -260,14 +262,14 @@ def in_batches(sequences: Sequence, compute: Callable, batch_size: int) -> list:
     compute: function of a batch (dict of int32 arrays [B, T]) and of the
       indices of its sequences; returns B values.
     batch_size: B for long sequences; it is larger for short sequences.
+    max_length: the maximum length of a sequence; see `batch_sizes`.
 
   Returns:
     The values, in the order of `sequences`.
   """
   results = [None] * len(sequences)
   lengths = [len(ids) for ids, _ in sequences]
-  longest = max(lengths, default=0)
-  for indices in batches_by_length(lengths, batch_size, longest):
+  for indices in batches_by_length(lengths, batch_size, max_length):
     batch = pad_batch(*zip(*(sequences[n] for n in indices)))
     for index, value in zip(indices, compute(batch, indices)):
       results[index] = value

@@ -15,8 +15,6 @@ from training import repeated_runs, restart_flags
 from variants import points
 
 _DEFAULT_FOLDER = "bert_output"
-# Flags whose value may be the name of a model of the Hub.
-_BY_NAME = ("model_dir", "init_checkpoint", "input", "teacher_checkpoint")
 
 
 def _check_model_files() -> None:
@@ -24,7 +22,7 @@ def _check_model_files() -> None:
   from checkpoints import hub_cache, model_files, model_folder
   from engines import networks
 
-  for name in {*_BY_NAME} & {*flags.FLAGS}:
+  for name in flags.that_name_models():
     if value := flags.FLAGS[name].value:
       value = hub_cache.resolve(value, flags.FLAGS.download)
       flags.FLAGS[name].value = value
@@ -50,17 +48,19 @@ def define_model_flags(*, head: str = "", required: bool = True) -> None:
     require_or_model_dir("bert_config_file")
 
 
-def define_model_dir_flag(replaced: str) -> None:
-  """Defines --model_dir; `replaced` names the flags that it sets."""
+def define_model_dir_flag(replaced: str, *, has_model: bool = False) -> None:
+  """Defines --model_dir; `replaced` names the flags that it sets.
+
+  `has_model`: whether the script requires a flag that names a model.
+  """
   flags.define_options([model_options.of_folder(replaced)])
-  _define_download_flag()
+  _define_download_flag(has_model)
 
 
-def _define_download_flag() -> None:
+def _define_download_flag(has_model: bool = False) -> None:
   flags.define_options([model_options.DOWNLOAD])
-  names = [name for name in _BY_NAME if name in flags.FLAGS]
-  if "input" not in names:  # It or --model_dir is required.
-    flags.rule("download", needs="|".join(names))
+  if not has_model:
+    flags.require_model("download")
   command.check_early(_check_model_files)
 
 

@@ -28,7 +28,8 @@ OPTIONS = {
   "teacher_checkpoint": (
     None,
     "Folder of the model to learn from: with its configuration, its masked-LM "
-    "head, and the vocabulary of the records.",
+    "head, and the vocabulary of the records. Or a name, as for --model_dir.",
+    "model",
   ),
   "distillation_temperature": (
     2.0,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from answering import answers
-from common import errors
+from common import errors, short_floats
 from web import application, texts_of
 
 with errors.needs_extra("serve"):
@@ -177,4 +177,5 @@ def _base64(vector: list[float]) -> str:
 
 def _normal(vector: list[float]) -> list[float]:
   values = np.asarray(vector, np.float32)
-  return (values / max(float(np.linalg.norm(values)), 1e-12)).tolist()
+  normal = values / max(float(np.linalg.norm(values)), 1e-12)
+  return short_floats.of(normal).tolist()
