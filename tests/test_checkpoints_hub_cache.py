@@ -188,13 +188,14 @@ def test_an_objectives_teacher_is_downloaded(cache, hub, tmp_path):
     "bert_config_file": serving_models.FOLDER / "bert_config.json",
     "objectives": "distillation",
     "teacher_checkpoint": "org/tiny",
-    "input_file": tmp_path / "none.tfrecord",
+    "input_file": tmp_path / "empty.tfrecord",
     "output_dir": tmp_path / "run",
     "do_train": True,
     "environment": {"HF_HOME": str(cache.parent), "HF_ENDPOINT": hub.url},
   }
-  script_runner.refuse("run_pretraining.py", "none.tfrecord", **flags)
+  (tmp_path / "empty.tfrecord").write_bytes(b"")
+  script_runner.refuse("run_pretraining.py", "org/tiny", **flags)
   assert not hub.requests
   flags["download"] = True
-  script_runner.refuse("run_pretraining.py", "none.tfrecord", **flags)
+  script_runner.refuse("run_pretraining.py", "empty.tfrecord", **flags)
   assert any((cache / "models--org--tiny").rglob("model.safetensors"))
