@@ -124,17 +124,17 @@ def normalize(x: tf.Tensor, beta, gamma, epsilon) -> tuple:
 
 @tf.custom_gradient
 def add_bias(x: tf.Tensor, bias: tf.Tensor) -> tuple:
-  """Returns x [M, N] plus bias [N]."""
+  """Returns x [M, N] plus bias [N], in the dtype of `x`."""
 
   def gradient(upstream: tf.Tensor) -> tuple:
-    # XLA computes a sum together with the operation before it.
+    # XLA computes a sum together with the operation before it, and in float32.
     if getattr(_compiling, "is_on", False):
-      return upstream, tf.reduce_sum(upstream, 0)
+      return upstream, tf.reduce_sum(tf.cast(upstream, bias.dtype), 0)
     # A matrix product sums the rows several times faster than tf.reduce_sum.
     ones = tf.ones([1, tf.shape(upstream)[0]], upstream.dtype)
-    return upstream, tf.matmul(ones, upstream)[0]
+    return upstream, tf.cast(tf.matmul(ones, upstream)[0], bias.dtype)
 
-  return tf.nn.bias_add(x, bias), gradient
+  return tf.nn.bias_add(x, tf.cast(bias, x.dtype)), gradient
 
 
 @tf.custom_gradient

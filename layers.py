@@ -89,7 +89,7 @@ def dense(
   rows = x if is_matrix else tf.reshape(x, [-1, kernel.shape[0]])  # [M, in]
   product = tf.matmul(rows, kernel)  # [M, out]
   if bias is not None:
-    product = kernels.add_bias(product, tf.cast(bias, x.dtype))
+    product = kernels.add_bias(product, tf.convert_to_tensor(bias))
   if activation is not None:
     product = activation(product)
   if is_matrix:

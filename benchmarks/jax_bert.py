@@ -130,10 +130,15 @@ def step_of(work, values: dict):
 def compiled(work, values: dict, device):
   """Returns the executable of a step_speed.Work for a dict of sizes."""
   sharding = jax.sharding.SingleDeviceSharding(device)
+  return lowered(work, values, sharding).compile().runtime_executable()
+
+
+def lowered(work, values: dict, sharding=None):
+  """Returns the jax.stages.Lowered of a step_speed.Work for a dict of sizes."""
   spec = functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
   weights = {n: spec(s, jnp.float32) for n, s in shapes(values).items()}
   batch = [spec(x.shape, x.dtype) for x in work.batch(values["vocab_size"])]
   arguments = [[weights] * 3, batch, spec((), jnp.int32)]
   if work.method == "predict":
     arguments = [weights, batch]
-  return _jitted(work, values).lower(*arguments).compile().runtime_executable()
+  return _jitted(work, values).lower(*arguments)

@@ -4,7 +4,7 @@
 
 On a GPU, many small operations cost time that does not depend on the batch. The
 width of the network does not change the numbers, so the network is narrow.
-Needs TensorFlow, but no GPU.
+Needs TensorFlow (and JAX for --plain_jax), but no GPU.
 """
 
 import argparse
@@ -22,6 +22,7 @@ _COLUMNS = {
   "one row": "products with one row",
   "rng_bit_generator": "random numbers",
   "reduce": "reductions",
+  "no change": "without effect",
 }
 
 
@@ -29,8 +30,10 @@ def count(text: str) -> collections.Counter:
   """Counts the operations of a StableHLO program: {name: number}.
 
   Calls count as the operations of the called function. "all" leaves out
-  constants, "scalar" has the operations whose result is a scalar, and "one row"
-  the matrix products whose result is one row.
+  constants and operations that return their input, "scalar" has the operations
+  whose result is a scalar, and "one row" the matrix products whose result is
+  one row. "no change" has the operations that return their input: TensorFlow
+  emits them, and the compiler removes them first.
   """
   functions: dict[str, list[str]] = {}
   lines: list[str] = []
@@ -47,11 +50,23 @@ def count(text: str) -> collections.Counter:
       found = re.match(
         r'\s*%[\w:, %]+ = "?(?:stablehlo|mhlo|chlo)\.(\w+)', line
       )
-      if found and found[1] != "constant":
+      if found and _returns_its_input(found[1], line):
+        counts["no change"] += 1
+      elif found and found[1] != "constant":
         counts.update(_kinds(found[1], re.split("->| : ", line)[-1]))
     return counts
 
   return counted("main")
+
+
+def _returns_its_input(operation: str, line: str) -> bool:
+  """Returns whether a line converts to the same type, or keeps the order."""
+  if operation == "convert":
+    return "->" not in line
+  axes = re.search(r"dims = \[([\d, ]*)\]", line)
+  if operation != "transpose" or not axes:
+    return False
+  return axes[1].split(", ") == sorted(axes[1].split(", "))
 
 
 def _kinds(operation: str, result: str):
@@ -75,6 +90,7 @@ def parse_arguments(argv=None):
   add("--optimizer", default="adamw", choices=("bertadam", "adamw", "lamb"))
   add("--length", type=int, default=128)
   add("--predictions", type=int, default=20)
+  add("--plain_jax", action="store_true", help="also count jax_bert's step")
   return parser.parse_args(argv)
 
 
@@ -87,9 +103,16 @@ def main():
   print("|---" * (len(_COLUMNS) + 1), end="|\n")
   for method in options.methods:
     step, tensors, *_ = xla_program.make_step(method, options, 8)
-    counts = count(xla_program.program_text(step, tensors))
-    cells = [f"{counts[name]:,}" for name in _COLUMNS]
-    print("|", " | ".join([method, *cells]), end=" |\n", flush=True)
+    texts = {method: xla_program.program_text(step, tensors)}
+    if options.plain_jax:
+      import jax_bert
+
+      work = xla_program.work_of(method, options, 8)
+      texts[f"{method}, plain JAX"] = jax_bert.lowered(work, sizes).as_text()
+    for name, text in texts.items():
+      counts = count(text)
+      cells = [f"{counts[column]:,}" for column in _COLUMNS]
+      print("|", " | ".join([name, *cells]), end=" |\n", flush=True)
 
 
 if __name__ == "__main__":
