@@ -141,12 +141,12 @@ class GraphTokenizer(tf.Module):
     rows = tf.gather(source.value_rowids(), first)
     offset, nrows = tf.gather(source.row_starts(), rows), source.nrows()
 
-    def ragged(values: tf.Tensor) -> tf.RaggedTensor:
-      values = tf.cast(values, tf.int32)
-      return tf.RaggedTensor.from_value_rowids(values, rows, nrows=nrows)
-
-    values = ids, first - offset, end - offset, words, tf.gather(chunks, first)
-    return Tokens(*map(ragged, values))
+    # The others share the row partition, whose checks are many operations.
+    ids = tf.RaggedTensor.from_value_rowids(ids, rows, nrows=nrows)
+    others = first - offset, end - offset, words, tf.gather(chunks, first)
+    return Tokens(
+      ids, *(ids.with_flat_values(tf.cast(v, tf.int32)) for v in others)
+    )
 
   def _replaced(
     self, chars: tf.Tensor, roles: tf.Tensor

@@ -271,6 +271,7 @@ def test_a_classifier_with_one_output_gives_a_score(tmp_path):
     do_predict=True,
     predict_file=tmp_path / "new.csv",
     output_dir=tmp_path / "run",
+    eager=True,
   )
   score = (tmp_path / "run" / "test_results.tsv").read_text()
   assert float(score) == pytest.approx(answer["score"], abs=1e-5)

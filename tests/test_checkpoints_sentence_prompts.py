@@ -309,6 +309,7 @@ def test_training_says_that_named_prompts_are_not_added(folder, tmp_path):
     train_batch_size=1,
     num_train_epochs=1,
     output_dir=tmp_path / "out",
+    eager=True,
   )
   names = [name for name, text in values["prompts"].items() if text]
   assert re.search(

@@ -215,6 +215,7 @@ def test_a_splade_model_is_trained_and_read(tmp_path):
     "run_classifier.py",
     output_dir=tmp_path / "again",
     losses="splade",
+    eager=True,
     **evaluation,
   )
   again = script_runner.results_in(tmp_path / "again")

@@ -455,7 +455,7 @@ def training(folder, **shape):
 
 
 def test_passages_are_ranked_and_the_folder_answers(tmp_path):
-  flags = training(tmp_path)
+  flags = training(tmp_path, num_hidden_layers=1)
   path = flags["train_file"]
   run(
     tmp_path / "run",
@@ -497,6 +497,7 @@ def test_passages_are_ranked_and_the_folder_answers(tmp_path):
     do_eval=True,
     eval_file=path,
     label_column="relevance",
+    eager=True,
   )
   assert (
     script_runner.results_in(tmp_path / "b")["eval_mrr@10"]
@@ -571,7 +572,7 @@ def test_one_file_a_frozen_encoder_and_single_passages(tmp_path):
     "max_train_steps": 2,
     "train_batch_size": 4,
   }
-  run(tmp_path / "a", **flags)
+  run(tmp_path / "a", **flags, eager=True)
   path = tmp_path / "a" / "eval_predictions.tsv"
   header, *rows = [row.split("\t") for row in path.read_text().splitlines()]
   assert len({row[header.index("text")] for row in rows}) == 3

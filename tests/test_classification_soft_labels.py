@@ -99,7 +99,9 @@ def test_a_student_learns_what_its_teacher_writes(tmp_path):
   """The two commands of docs/classification.md."""
   words = "the sea town is was good fine bad poor".split()
   vocabulary = tiny_model.write_vocabulary(tmp_path, words)
-  config = tiny_model.tiny(vocab_size=32, max_position_embeddings=16)
+  config = tiny_model.tiny(
+    vocab_size=32, max_position_embeddings=16, num_hidden_layers=1
+  )
   (tmp_path / "config.json").write_text(config.to_json_string())
   rows = [
     f'the {noun} is "{word}"\t{label}\n'

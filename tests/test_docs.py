@@ -2,9 +2,11 @@
 
 import functools
 import re
+import shutil
 import types
 
 import pytest
+import tensorflow as tf
 from absl import flags
 
 import heads
@@ -90,12 +92,12 @@ def test_texts_use_plain_words(files):
   assert not uses
 
 
-@pytest.fixture
-def models(tmp_path, monkeypatch):
-  """Changes into a folder with the models and files that the pages name."""
-  monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+  """Returns a folder with the models and files that the pages name."""
+  folder = tmp_path_factory.mktemp("models")
   for name in ("sample_bert_config.json", "tests"):
-    (tmp_path / name).symlink_to(ROOT / name)
+    (folder / name).symlink_to(ROOT / name)
   short = {"max_seq_length": 32}
 
   def labels(*names):
@@ -118,11 +120,12 @@ def models(tmp_path, monkeypatch):
     if head == "Span":
       stored = dict(short, max_query_length=8, doc_stride=8)
     serving_models.trained(
-      tmp_path / name,
+      folder / name,
       head and functools.partial(make_head, head, task),
       stored=stored,
       **task,
     )
+  return folder
 
 
 def make_head(name, task, config, bert):
@@ -138,8 +141,14 @@ def make_head(name, task, config, bert):
 
 
 @pytest.mark.parametrize("name", PAGES_WITH_PYTHON)
-@pytest.mark.usefixtures("models")
-def test_python_examples_run(name):
+def test_python_examples_run(name, models, tmp_path, monkeypatch):
+  shutil.copytree(models, tmp_path, symlinks=True, dirs_exist_ok=True)
+  monkeypatch.chdir(tmp_path)
+  # The tests' process has two devices; a user's CPU is one.
+  devices = tf.config.list_logical_devices
+  monkeypatch.setattr(
+    tf.config, "list_logical_devices", lambda kind: devices(kind)[:1]
+  )
   text = (ROOT / "docs" / name).read_text(encoding="utf-8")
   blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
   assert blocks

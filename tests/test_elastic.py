@@ -25,14 +25,13 @@ def flags_of(tmp_path):
   return {"num_train_steps": STEPS, "bert_config_file": config}
 
 
-@pytest.fixture
-def expected(tmp_path):
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
   """The values of a run on one device."""
-  folder = tmp_path / "whole"
-  script_runner.succeed(
-    "run_pretraining.py", **training_flags(folder, **flags_of(tmp_path), **ONE)
-  )
-  return weights_at(folder, STEPS)
+  folder = tmp_path_factory.mktemp("whole")
+  flags = training_flags(folder / "run", **flags_of(folder), **ONE)
+  script_runner.succeed("run_pretraining.py", **flags)
+  return weights_at(folder / "run", STEPS)
 
 
 def assert_close(actual, expected):
@@ -58,10 +57,10 @@ def test_one_device_then_two_then_one(tmp_path, expected):
 
 
 @pytest.mark.slow
-def test_two_processes_then_one(tmp_path, monkeypatch, expected):
+def test_two_processes_then_one(tmp_path, expected):
   folder = tmp_path / "elastic"
   flags = flags_of(tmp_path)
-  workers = start_workers(monkeypatch, folder, stop_step=6, **flags)
+  workers = start_workers(folder, stop_step=6, **flags)
   messages = [worker.communicate(timeout=240)[1] for worker in workers]
   assert [worker.returncode for worker in workers] == [0, 0], messages
   script_runner.succeed(
@@ -71,21 +70,20 @@ def test_two_processes_then_one(tmp_path, monkeypatch, expected):
 
 
 @pytest.mark.slow
-def test_slurm_starts_two_processes(tmp_path, monkeypatch, expected):
+def test_slurm_starts_two_processes(tmp_path, expected):
   """The variables of srun, for two tasks on this machine."""
   folder = tmp_path / "slurm"
   processes = []
   for rank in range(2):
-    for name, value in {
-      "SLURM_JOB_ID": "4711",
-      "SLURM_STEP_NODELIST": "localhost",
-      "SLURM_STEP_TASKS_PER_NODE": "2",
-      "SLURM_PROCID": str(rank),
-    }.items():
-      monkeypatch.setenv(name, value)
     processes.append(
-      script_runner.start(
+      script_runner.Forked(
         "run_pretraining.py",
+        environment={
+          "SLURM_JOB_ID": "4711",
+          "SLURM_STEP_NODELIST": "localhost",
+          "SLURM_STEP_TASKS_PER_NODE": "2",
+          "SLURM_PROCID": str(rank),
+        },
         **training_flags(
           folder,
           distribution_strategy="multi_worker_mirrored",

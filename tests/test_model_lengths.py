@@ -4,6 +4,7 @@ The grid is head x way x what tokenizer_config.json says as model_max_length.
 The right answers are those of transformers and sentence-transformers.
 """
 
+import functools
 import json
 import shutil
 
@@ -132,6 +133,10 @@ def answer_of(model, head, limit):
   return [value] if head == "reranker" else value
 
 
+# The scripts' flags are tested, not their graphs.
+succeed = functools.partial(script_runner.succeed, eager=True)
+
+
 def in_script(folder, head, limit):
   """Returns the answer that the head's script writes."""
   texts, out = texts_of(head, limit), folder.parent / "out"
@@ -145,15 +150,13 @@ def in_script(folder, head, limit):
       row = dict(zip(("text", "text_b"), texts))
     data = data.with_suffix(".jsonl")
     data.write_text(json.dumps(row) + "\n")
-    done = script_runner.succeed(
-      "run_classifier.py", predict_file=data, **columns, **flags
-    )
+    done = succeed("run_classifier.py", predict_file=data, **columns, **flags)
     assert CUT.format(limit) in done.err
     path = out / "test_results.tsv"
     return list(map(float, path.read_text().split()))
   if head == "tagging":
     data.write_text("".join(f"{word}\n" for word in texts.split()))
-    script_runner.succeed("run_ner.py", predict_file=data, **flags)
+    succeed("run_ner.py", predict_file=data, **flags)
     lines = (out / "test_predictions.conll").read_text().split("\n")
     tags = [line.split()[-1] for line in lines if line]
     assert tags == text_models.load(folder).tag(texts)["tags"]
@@ -162,24 +165,24 @@ def in_script(folder, head, limit):
     question, context = texts
     paragraph = {"context": context, "qas": [{"id": "q", "question": question}]}
     data.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
-    script_runner.succeed("run_squad.py", predict_file=data, **flags)
+    succeed("run_squad.py", predict_file=data, **flags)
     best = json.loads((out / "nbest_predictions.json").read_text())["q"][0]
     return best["start_logit"] + best["end_logit"]
   if head in ("masked_lm", "next_sentence"):
     flags = {"model_dir": folder}
     if head == "next_sentence":
       flags |= {"text": " ||| ".join(texts), "score": True}
-      done = script_runner.succeed("fill_mask.py", **flags)
+      done = succeed("fill_mask.py", **flags)
       probability = float(done.out.split("\t")[0])
       return [probability, 1 - probability]
     # The script takes a text of this length, and refuses a longer one.
     longest = texts[: texts.index("[MASK]")] + "[MASK] w1"
-    script_runner.succeed("fill_mask.py", text=longest, **flags)
+    succeed("fill_mask.py", text=longest, **flags)
     message = f"exceed --max_seq_length={limit}"
     script_runner.refuse("fill_mask.py", message, text=f"{longest} w1", **flags)
     return None
   data.write_text(f"{texts}\n")
-  done = script_runner.succeed(
+  done = succeed(
     "extract_features.py",
     model_dir=folder,
     input_file=data,

@@ -86,17 +86,19 @@ def kill_somewhere(process, folder, rng, *, while_saving):
   ids=["one_device", "mirrored"],
 )
 def test_ten_kills_change_nothing(tmp_path, devices):
-  flags = {"num_train_steps": 1200, "save_checkpoints_steps": 4, **devices}
+  flags = {"num_train_steps": 1200, **devices}
   script_runner.succeed(
     "run_pretraining.py", **training_flags(tmp_path / "whole", **flags)
   )
+  flags["save_checkpoints_steps"] = 4
   folder, rng, codes = tmp_path / "killed", random.Random(8), []
   for attempt in range(10):
-    process = script_runner.start(
-      "run_pretraining.py", **training_flags(folder, **flags)
-    )
+    # A random moment may be in an import.
+    while_saving = attempt % 3 != 0
+    start = script_runner.Forked if while_saving else script_runner.start
+    process = start("run_pretraining.py", **training_flags(folder, **flags))
     codes.append(
-      kill_somewhere(process, folder, rng, while_saving=attempt % 3 != 0)
+      kill_somewhere(process, folder, rng, while_saving=while_saving)
     )
   assert set(codes) == {-signal.SIGKILL}, codes
   script_runner.succeed("run_pretraining.py", **training_flags(folder, **flags))
@@ -117,26 +119,23 @@ def free_ports(count):
       sock.close()
 
 
-def start_workers(monkeypatch, output_dir, **flags):
+def start_workers(output_dir, **flags):
   addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
-  processes = []
-  for index in range(2):
-    monkeypatch.setenv(
-      "TF_CONFIG",
-      json.dumps(
-        {
-          "cluster": {"worker": addresses},
-          "task": {"type": "worker", "index": index},
-        }
-      ),
+  configs = [
+    {
+      "cluster": {"worker": addresses},
+      "task": {"type": "worker", "index": index},
+    }
+    for index in range(2)
+  ]
+  return [
+    script_runner.Forked(
+      "run_pretraining.py",
+      environment={"TF_CONFIG": json.dumps(config)},
+      **training_flags(output_dir, **flags),
     )
-    processes.append(
-      script_runner.start(
-        "run_pretraining.py", **training_flags(output_dir, **flags)
-      )
-    )
-  monkeypatch.delenv("TF_CONFIG")
-  return processes
+    for config in configs
+  ]
 
 
 def no_dropout_config(folder):
@@ -149,7 +148,7 @@ def no_dropout_config(folder):
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_weights_of_one(tmp_path, monkeypatch):
+def test_two_processes_give_the_weights_of_one(tmp_path):
   flags = {
     "num_train_steps": 12,
     "bert_config_file": no_dropout_config(tmp_path),
@@ -159,7 +158,7 @@ def test_two_processes_give_the_weights_of_one(tmp_path, monkeypatch):
   script_runner.succeed(
     "run_pretraining.py", **training_flags(tmp_path / "one", **flags)
   )
-  workers = start_workers(monkeypatch, tmp_path / "two", **flags)
+  workers = start_workers(tmp_path / "two", **flags)
   errors = [worker.communicate(timeout=240)[1] for worker in workers]
   assert [worker.returncode for worker in workers] == [0, 0], errors
   one, two = (weights_at(tmp_path / name, 12) for name in ("one", "two"))
@@ -183,9 +182,9 @@ def test_two_processes_give_the_weights_of_one(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_signal_to_one_process_stops_both_at_one_step(tmp_path, monkeypatch):
+def test_a_signal_to_one_process_stops_both_at_one_step(tmp_path):
   flags = {"num_train_steps": 100000, "save_checkpoints_steps": 20}
-  workers = start_workers(monkeypatch, tmp_path, **flags)
+  workers = start_workers(tmp_path, **flags)
   deadline = time.monotonic() + 120
   while not newest_step(tmp_path) and time.monotonic() < deadline:
     time.sleep(0.1)
@@ -197,19 +196,19 @@ def test_a_signal_to_one_process_stops_both_at_one_step(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch):
+def test_a_killed_worker_changes_nothing(tmp_path):
   flags = {"num_train_steps": 300, "save_checkpoints_steps": 20}
   whole, killed = tmp_path / "whole", tmp_path / "killed"
 
   def train(folder):
-    workers = start_workers(monkeypatch, folder, **flags)
+    workers = start_workers(folder, **flags)
     errors = [worker.communicate(timeout=240)[1] for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0], errors
     return weights_at(folder, 300)
 
   # Kill the chief, which saves, and then the other worker.
   for index in (0, 1):
-    workers = start_workers(monkeypatch, killed, **flags)
+    workers = start_workers(killed, **flags)
     kill_somewhere(
       workers.pop(index), killed, random.Random(index), while_saving=True
     )
@@ -224,15 +223,15 @@ def test_a_killed_worker_changes_nothing(tmp_path, monkeypatch):
 def stopped_by_signals(folder, rng, flags, count):
   """Stops a training `count` times; returns the exit codes of all runs.
 
-  Signals come at random moments, among them the first three seconds (imports,
-  building, tracing) and the last save.
+  Signals come at random moments, among them the first three seconds of a fresh
+  process (imports), building, tracing and the last save.
   """
   codes = []
   for attempt in range(count):
-    process = script_runner.start(
-      "run_pretraining.py", **training_flags(folder, **flags)
-    )
-    seconds = rng.uniform(0.0, 3.0 if attempt % 3 == 0 else 12.0)
+    is_fresh = attempt % 3 == 0
+    start = script_runner.start if is_fresh else script_runner.Forked
+    process = start("run_pretraining.py", **training_flags(folder, **flags))
+    seconds = rng.uniform(0.0, 3.0 if is_fresh else 8.0)
     try:
       process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -265,12 +264,12 @@ def test_fifty_terminations_change_nothing(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_stopped_worker_continues(tmp_path, monkeypatch):
+def test_a_stopped_worker_continues(tmp_path):
   """SIGSTOP of one process delays the others, and changes no weight."""
   flags = {"num_train_steps": 60, "save_checkpoints_steps": 20}
   ends = {}
   for name, is_stopped in (("whole", False), ("stopped", True)):
-    workers = start_workers(monkeypatch, tmp_path / name, **flags)
+    workers = start_workers(tmp_path / name, **flags)
     if is_stopped:
       deadline = time.monotonic() + SECONDS_TO_FIRST_CHECKPOINT
       while not newest_step(tmp_path / name) and time.monotonic() < deadline:

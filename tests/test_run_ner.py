@@ -120,6 +120,7 @@ def test_the_model_folder_knows_its_labels_and_input(trained, tmp_path):
     do_predict=True,
     predict_file=tmp_path / "words.txt",
     output_dir=tmp_path / "run",
+    eager=True,
   )
   assert not (tmp_path / "run" / "test_results.txt").exists()
   tagged = (tmp_path / "run" / "test_predictions.conll").read_text()
@@ -146,6 +147,7 @@ def test_json_lines_are_labelled(trained, tmp_path):
     predict_file=path,
     output_dir=tmp_path / "run",
     max_seq_length=33,
+    eager=True,
   )
   assert "--max_seq_length=33 (trained with 32)" in done.err
   output = (tmp_path / "run" / "test_predictions.jsonl").read_text()
@@ -166,7 +168,7 @@ def test_a_run_continues_only_with_its_own_labels(trained, config_file):
 def test_a_label_outside_the_set_is_named(trained, config_file, tmp_path):
   path = tmp_path / "new.conll"
   path.write_text("Bern NNP B-NP B-LOC\nruns VB B-VP B-TIME\n")
-  flags = {"do_predict": True, "predict_file": path}
+  flags = {"do_predict": True, "predict_file": path, "eager": True}
   done = ner(config_file, trained, code=1, **flags)
   assert (
     "new.conll:2: 'B-TIME' is not among the labels with which the model was "

@@ -274,6 +274,7 @@ def predictions_of(files, folder, **flags):
     predict_file=files / "dev.json",
     predict_batch_size=32,
     output_dir=folder,
+    eager=True,
     **flags,
   )
   return done, json.loads((folder / "predictions.json").read_text())
@@ -323,6 +324,7 @@ def test_training_removes_the_threshold(trained, files, encoder, tmp_path):
     train_batch_size=16,
     learning_rate=1e38,
     max_bad_steps=1,
+    eager=True,
   )
   assert "weights of step 28 are ruined" in done.last_line
   assert not (folder / "null_threshold.json").exists()

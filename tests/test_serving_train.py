@@ -6,6 +6,7 @@ import pathlib
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from absl import flags as absl_flags
 
 import script_runner
@@ -17,7 +18,6 @@ from serving import text_models, train
 TEXTS = ["the gold star", "he was in it", "a gold street", "it was his"] * 4
 LABELS = ["star", "he", "star", "he"] * 4
 FAST = {
-  "model_dir": serving_models.FOLDER,
   "max_seq_length": 16,
   "train_batch_size": 4,
   "num_train_epochs": 1,
@@ -26,18 +26,33 @@ FAST = {
 }
 
 
+@pytest.fixture(scope="module")
+def fast(tmp_path_factory):
+  """FAST with a model of one layer."""
+  folder = tmp_path_factory.mktemp("model")
+  return {**FAST, "model_dir": serving_models.trained(folder, None, stored={})}
+
+
+@pytest.fixture
+def eager():
+  """Computes without graphs: a few steps then take a third of the time."""
+  tf.config.run_functions_eagerly(True)
+  yield
+  tf.config.run_functions_eagerly(False)
+
+
 def weights(folder):
   return pathlib.Path(
     folder, "final_model", "bert_model.ckpt.data-00000-of-00001"
   ).read_bytes()
 
 
-def test_a_classifier_is_the_one_that_the_script_trains(tmp_path):
+def test_a_classifier_is_the_one_that_the_script_trains(fast, tmp_path):
   handlers = [*logging.getLogger().handlers]
   names = set(absl_flags.FLAGS)
   folder = tmp_path / "python"
   trained = train.classifier(
-    TEXTS, LABELS, evaluation=(TEXTS, LABELS), output_dir=folder, **FAST
+    TEXTS, LABELS, evaluation=(TEXTS, LABELS), output_dir=folder, **fast
   )
   assert trained.output_dir == str(folder)
   assert trained.results["global_step"] == 4
@@ -49,7 +64,7 @@ def test_a_classifier_is_the_one_that_the_script_trains(tmp_path):
     train_file=folder / "data" / "train.jsonl",
     eval_file=folder / "data" / "eval.jsonl",
     output_dir=tmp_path / "script",
-    **FAST,
+    **fast,
   )
   assert weights(folder) == weights(tmp_path / "script")
   results = json.loads((tmp_path / "script/eval_results.json").read_text())
@@ -65,32 +80,33 @@ def test_a_classifier_is_the_one_that_the_script_trains(tmp_path):
   )
 
 
-def test_pairs_tags_answers_and_vectors(tmp_path):
+@pytest.mark.usefixtures("eager")
+def test_pairs_tags_answers_and_vectors(fast):
   """Four tasks in one process, each in a temporary folder of its own."""
   pairs = [(text, "gold") for text in TEXTS]
-  trained = train.classifier(pairs, np.arange(16) % 2, **FAST)
+  trained = train.classifier(pairs, np.arange(16) % 2, **fast)
   assert trained.results == {}
   answer = text_models.load(trained.model_dir).classify(pairs[0])
   assert answer["labels"] == ["0", "1"]
   words = [text.split() for text in TEXTS]
   tags = [["B-X"] + ["O"] * (len(sentence) - 1) for sentence in words]
-  trained = train.tagger(words, tags, evaluation=(words, tags), **FAST)
+  trained = train.tagger(words, tags, evaluation=(words, tags), **fast)
   assert "f1" in trained.results
   assert len(text_models.load(trained.model_dir).tag("the star")["tags"]) == 2
   answers = [text.split()[0] for text in TEXTS]
   trained = train.question_answerer(
-    ["who?"] * 16, TEXTS, answers, doc_stride=4, max_query_length=4, **FAST
+    ["who?"] * 16, TEXTS, answers, doc_stride=4, max_query_length=4, **fast
   )
   model = text_models.load(trained.model_dir)
   assert model.answer("who?", "he was")["answer"] in "he was"
-  trained = train.sentence_vectors(pairs, **FAST)
+  trained = train.sentence_vectors(pairs, **fast)
   assert text_models.load(trained.model_dir).embed("gold").ndim == 1
   assert (
     "retrieval" in pathlib.Path(trained.output_dir, "flags.txt").read_text()
   )
   scores = [0.5, 1.0] * 8
   trained = train.sentence_vectors(
-    pairs, scores, evaluation=(pairs, scores), **FAST
+    pairs, scores, evaluation=(pairs, scores), **fast
   )
   assert "eval_spearman" in trained.results
 
@@ -113,14 +129,14 @@ def test_mistakes_are_named(call, message, monkeypatch):
     call()
 
 
-def test_a_scikit_learn_pipeline_is_validated(monkeypatch):
+@pytest.mark.usefixtures("eager")
+def test_a_scikit_learn_pipeline_is_validated(fast):
   pytest.importorskip("sklearn")
   from sklearn import base, model_selection, pipeline, preprocessing
 
   from serving import estimator
 
-  flags = {name: value for name, value in FAST.items() if name != "model_dir"}
-  classifier = estimator.TextClassifier(str(serving_models.FOLDER), flags)
+  classifier = estimator.TextClassifier(str(fast["model_dir"]), FAST)
   assert base.clone(classifier).get_params() == classifier.get_params()
   lower = preprocessing.FunctionTransformer(lambda X: [x.lower() for x in X])
   steps = pipeline.Pipeline([("lower", lower), ("bert", classifier)])
