@@ -131,6 +131,23 @@ def test_new_positions_repeat_all_but_the_first(source, tmp_path, positions):
     np.testing.assert_array_equal(value, expected)
 
 
+def test_a_model_of_two_positions_repeats_the_second(source, tmp_path):
+  old = {name: source.reader.read(name) for name in source.reader.shapes}
+  old = {n: v[:2] if POSITION_WEIGHTS in n else v for n, v in old.items()}
+  weight_files.write_tf1(str(tmp_path / "model.ckpt"), old)
+  values = json.loads(pathlib.Path(CONFIG).read_text())
+  config = tmp_path / "config.json"
+  config.write_text(json.dumps({**values, "max_position_embeddings": 2}))
+  short = converter.open_source(
+    str(tmp_path / "model.ckpt"),
+    bert_config_file=str(config),
+    vocab_file=source.vocab_file,
+  )
+  new, _ = grown(short, tmp_path, None, max_position_embeddings=4)
+  rows = converted(new, tmp_path / "out")[POSITION_WEIGHTS]
+  np.testing.assert_array_equal(rows, old[POSITION_WEIGHTS][[0, 1, 1, 1]])
+
+
 def test_states_of_old_ids_are_bit_equal(tmp_path):
   source = converter.open_source(str(MODEL))
   new, _ = grown(source, tmp_path, max_position_embeddings=100)

@@ -1,6 +1,7 @@
 """Runs convert_checkpoint.py as a user does."""
 
 import re
+import shutil
 
 import script_runner
 
@@ -24,6 +25,8 @@ def test_every_weight_is_reported_and_both_models_are_compared(tmp_path):
     "outputs: the same (largest difference 0 of labels, pooled_output, "
     "sequence_output; up to 0.001 is rounding)"
   )
+  # The input has no vocabulary.
+  assert "pass --vocab_file" in finished.out
   # Without --verbose, there is no line for each weight.
   quiet = convert(**flags, output=tmp_path / "quiet")
   expected = finished.out.replace(str(tmp_path / "o"), str(tmp_path / "quiet"))
@@ -66,7 +69,11 @@ def test_faults_are_one_sentence(tmp_path):
 
 
 def test_a_model_folder_grows(tmp_path):
-  folder = GOLDEN / "pretraining_run" / "model"
+  folder = tmp_path / "model"
+  shutil.copytree(GOLDEN / "pretraining_run" / "model", folder)
+  pieces = (folder / "vocab.txt").read_text().splitlines()
+  # New words replace such tokens only if --use_unused_tokens is given.
+  (folder / "vocab.txt").write_text("\n".join([*pieces[:-1], "[unused0]", ""]))
   (tmp_path / "words.txt").write_text("glim++\nlamp\n")
   finished = convert(
     model_dir=folder,
@@ -78,6 +85,7 @@ def test_a_model_folder_grows(tmp_path):
   )
   vocabulary = (tmp_path / "o" / "vocab.txt").read_text()
   assert vocabulary.endswith("\nglim++\nlamp\n")
+  assert "pass --vocab_file" not in finished.out
   assert "new words: 2; the word embedding table has 102 rows" in finished.out
   assert "added to never_split due to punctuation: glim++" in finished.out
   assert "outputs: the same" in finished.out

@@ -213,6 +213,30 @@ def test_training_learns_and_writes_its_files(trained):
   assert "dev.tf_record" not in names  # eval.tf_record has its records.
 
 
+def test_padding_takes_part_in_the_loss_only_if_asked(files, encoder, tmp_path):
+  """As in the original, where every sequence is padded."""
+  config = json.loads((encoder / "bert_config.json").read_text())
+  config.update(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+  (tmp_path / "config.json").write_text(json.dumps(config))
+  losses = []
+  for pads in (False, True):
+    squad(
+      **V2,
+      vocab_file=WEIGHTS["vocab_file"],
+      init_checkpoint=encoder,
+      bert_config_file=tmp_path / "config.json",
+      output_dir=tmp_path / str(pads),
+      do_train=True,
+      train_file=files / "train.json",
+      train_batch_size=16,
+      max_train_steps=1,
+      pad_to_max_length=pads,
+      eager=True,
+    )
+    losses.append(script_runner.logged(tmp_path / str(pads))[0]["loss"])
+  assert losses[0] < losses[1]
+
+
 @pytest.mark.slow
 def test_a_search_reads_its_passages_once(files, encoder, tmp_path):
   done = squad(
