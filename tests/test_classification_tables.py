@@ -391,3 +391,9 @@ def test_json_lines_are_recognized_by_content(tmp_path, text, is_lines, caplog):
     values = [row.values for row in rows if not row.fault]
   assert values == [["a"], ["b"]]
   assert ("read as jsonl" in caplog.text) == is_lines
+
+
+def test_a_dot_in_a_name_leads_into_an_object_unless_a_key_has_it(tmp_path):
+  text = '{"a.b": 1, "a": {"b": 2}, "c": {"d": 3}}'
+  table = read_as("jsonl", tmp_path, text, names=["a.b", "c.d"])
+  assert table.rows == [[1, 3]]
