@@ -186,7 +186,9 @@ def headline_table(headlines):
   lines.append("|---|---|---|---|---|")
   for group, processor, (row, ours, peers, peer, result) in headlines:
     compared = f"**{result:.1f}× faster**"
-    if result < 1:
+    if 1 / 1.05 < result < 1.05:
+      compared = "equal within 5 %"
+    elif result < 1:
       compared = f"{1 / result:.1f}× slower"
     lines.append(
       f"| {group}: {row.title} | {processor} | {number(ours, row.measure)} "

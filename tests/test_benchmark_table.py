@@ -141,12 +141,14 @@ def test_headlines_say_how_much_faster_than_the_fastest_peer(tmp_path):
     for processor, options, turn in (
       ("new", {}, turns(here=[2], slow=[9], fast=[5])),
       ("old", {}, turns(here=[4], slow=[9], fast=[5])),
+      ("old", {}, turns(here=[5], slow=[9], fast=[5.2])),
       ("old", {"measure": "examples_per_second", "title": "s"}, slower_turns),
     )
   ]
   assert table_rows.headline_table(outcomes).split("\n")[2:] == [
     "| Jobs: job | new | 2.00 s | fast: 5.00 s | **2.5× faster** |",
     "| Jobs: job | old | 4.00 s | fast: 5.00 s | **1.2× faster** |",
+    "| Jobs: job | old | 5.00 s | fast: 5.20 s | equal within 5 % |",
     "| Jobs: s | old | 2.00 examples/s | fast: 5.00 examples/s | 2.5× slower |",
   ]
   pytest.importorskip("matplotlib")
