@@ -1,5 +1,6 @@
 """engine_speed.py's texts and processes, and table.py's tables of engines."""
 
+import re
 import runpy
 
 import pytest
@@ -48,9 +49,18 @@ def test_tables_of_engines_and_scores():
     "engines/scores/sts-b": scores,
     "engines/scores/mrpc": scores,
   }
-  runs = {name: {"turns": turns} for name, turns in works.items()}
-  notes = {**dict.fromkeys(works, "a machine"), "engines/scores/mrpc": "other"}
-  tables = dict(TABLE["engine_tables"](runs, notes))
+  runs = {
+    name: {
+      "machine": f"machine {len(name)}",
+      "date": "2026-01-02",
+      "code": "1a2b",
+      "command": "table.py",
+      "turns": turns,
+    }
+    for name, turns in works.items()
+  }
+  old = {"engines/minilm": {**runs["engines/minilm"], "turns": speeds[:1]}}
+  tables = dict(TABLE["engine_tables"]({"new": runs, "old": old}))
   # Benchmarks without results have no table.
   assert [*tables] == ["engines, MiniLM-L6", "engines, scores"]
   text = "\n".join(tables.values())
@@ -60,10 +70,17 @@ def test_tables_of_engines_and_scores():
     "90 MB |\n| ONNX Runtime, int8 | 7 / 4 |" in text
   )
   assert text.count("float32, TensorFlow") == 1  # Only in the table of scores.
-  assert "MiniLM-L6, one thread:" in text and "all threads" not in text
+  assert "MiniLM-L6, new, one thread:" in text and "all threads" not in text
+  # Another processor has a table of its own, below the first.
+  _, _, below = tables["engines, MiniLM-L6"].partition("\n\nMiniLM-L6, old, ")
+  assert (
+    below.startswith("one thread:\n\n|") and f"| {int8} | 10 / 4 |" in below
+  )
   assert f"| {int8} | 0.8000 | 0.8000 |\n" in text
-  # Each table has its notes below it.
-  assert text.count("a machine.") == 2 and "a machine.\nother." in text
+  # Each table has its notes below it, and different works have different notes.
+  notes = re.findall(r"^machine (\d+); 2026-01-02; .*`\.$", text, re.M)
+  lengths = [*map(len, ["engines/minilm"] * 2 + [*works][1:])]
+  assert notes == [*map(str, lengths)]
 
 
 @pytest.mark.slow
