@@ -41,6 +41,7 @@ _EVALUATIONS = 5  # In a row whose factor of steps is above 1.
 
 
 def run(script, *flags):
+  """Runs a script of the project; raises InputError if it fails."""
   measured_runs.run([sys.executable, ROOT / script, *flags])
 
 
@@ -71,6 +72,7 @@ def rows(pattern):
 
 
 def short_name(row):
+  """Returns the name of a row's files."""
   return re.sub(r"\W+", "_", row["name"])
 
 
@@ -161,6 +163,7 @@ def describe(row, output):
 
 
 def logged(output):
+  """Returns the lines of a run's train_log.jsonl, as a list of dicts."""
   text = (output / "train_log.jsonl").read_text("utf-8")
   return list(map(json.loads, text.splitlines()))
 

@@ -10,11 +10,11 @@ idle machine: PyTorch's waiting threads use processor time on a busy one.
 
 --results_file stores all results by processor, and a call replaces only this
 processor's results of its --rows, so the table can be completed row by row and
-on several machines. The table is printed and
-written to benchmarks/RESULTS.md. The most important results and a chart go to
-docs/performance.md, and the results of the engines to docs/engines.md. A work
-without data is skipped. --short measures only table_work.SHORT, once and with
-fewer steps, in less than an hour on two cores.
+on several machines. The table is printed and written to benchmarks/RESULTS.md.
+The most important results and a chart go to docs/performance.md, and the
+results of the engines to docs/engines.md. A work without data is skipped.
+--short measures only table_work.SHORT, once and with fewer steps, in less than
+an hour on two cores.
 
 The peers need torch, transformers, accelerate, scikit-learn and scipy in the
 Python of this process or of --peer_python. engines/* and inference steps also
@@ -41,6 +41,7 @@ from common import errors, json_files
 from reproduction.runs import machine
 
 ROOT = measured_runs.ROOT
+DOCS, RESULTS = ROOT / "docs", ROOT / "benchmarks" / "RESULTS.md"
 # {flag of /proc/cpuinfo: name}, the fastest first. Relative to a peer, speeds
 # differ by a factor of two between these classes of processors.
 _INSTRUCTIONS = {
@@ -49,10 +50,9 @@ _INSTRUCTIONS = {
   "avx512f": "AVX-512",
   "avx2": "AVX2",
 }
-DOCS, RESULTS = ROOT / "docs", ROOT / "benchmarks" / "RESULTS.md"
 
 
-def processor():
+def processor_class():
   """Returns the processor's name and class, such as "Intel Xeon, AMX"."""
   name = re.sub(r"\(\w+\)| Processor| CPU", "", machine().split(",")[0])
   cpuinfo = pathlib.Path("/proc/cpuinfo")
@@ -217,8 +217,8 @@ def _processor_tables(processor, runs):
       f"{processor}:",
       "",
       "| engine | STS-B, Spearman | MRPC, accuracy |",
+      "|---|---|---|",
     ]
-    lines.append("|---|---|---|")
     scores = [table_rows.medians(runs[n]["turns"], "score") for n in works]
     for name in engine_speed.CONTENDERS:
       cells = [f"{task[name]:.4f}" if name in task else "–" for task in scores]
@@ -273,7 +273,7 @@ def main(argv):
   measured_runs.set_environment(KERAS_BACKEND="tensorflow")
   if arguments.results_file.exists():
     results = json_files.read(str(arguments.results_file))
-  runs = results.setdefault(processor(), {})
+  runs = results.setdefault(processor_class(), {})
   minutes = sum(runs[w.name]["minutes"] for w in works if w.name in runs)
   print(f"works: {len(works)}; one turn took {minutes:.0f} min the last time")
   failed = []

@@ -199,26 +199,29 @@ def headline_table(headlines):
 
 def draw(headlines, path):
   """Draws a bar for each headline, colored by processor; 1× is equal speed."""
-  from matplotlib import figure
+  from matplotlib import figure, patches
 
   height = 1.2 + 0.34 * len(headlines)
   picture = figure.Figure(figsize=(8, height), layout="tight")
   axes = picture.subplots()
-  processors = list(dict.fromkeys(h.processor for h in headlines))
-  # The bars of a row's processors touch; rows are apart.
-  places, titles = [], {}
-  for group, _, (row, *_) in headlines:
-    title = f"{group}: {row.title}"
-    places.append(len(places) + 0.6 * len({**titles, title: 0}))
-    titles.setdefault(title, []).append(places[-1])
-  for place, headline in zip(places, headlines, strict=True):
-    result = headline.outcome.result
-    color = processors.index(headline.processor)
-    # Bars begin at 1×, so bars of slower results go to the left.
-    axes.barh(place, result - 1, left=1, height=1, color=f"C{color}")
-    text = f" {result:.1f}×  {headline.outcome.peer}"
-    axes.text(max(1, result), place, text, va="center", fontsize=8)
-  axes.set_yticks([sum(p) / len(p) for p in titles.values()], [*titles])
+  processors = dict.fromkeys(headline.processor for headline in headlines)
+  colors = {name: f"C{index}" for index, name in enumerate(processors)}
+  rows = {}
+  for headline in headlines:
+    title = f"{headline.group}: {headline.outcome.row.title}"
+    rows.setdefault(title, []).append(headline)
+  place, middles = 0, []
+  for same in rows.values():
+    middles.append(place + (len(same) - 1) / 2)
+    for _, processor, (_, _, _, peer, result) in same:
+      # Bars begin at 1×, so bars of slower results go to the left.
+      color = colors[processor]
+      axes.barh(place, result - 1, left=1, height=1, color=color)
+      text = f" {result:.1f}×  {peer}"
+      axes.text(max(1, result), place, text, va="center", fontsize=8)
+      place += 1
+    place += 0.6  # The bars of a row touch; rows are apart.
+  axes.set_yticks(middles, [*rows])
   axes.invert_yaxis()
   axes.tick_params(labelsize=8)
   results = [headline.outcome.result for headline in headlines]
@@ -229,7 +232,6 @@ def draw(headlines, path):
   axes.minorticks_off()
   axes.set_title("Speed relative to the fastest other program")
   axes.spines[["top", "right"]].set_visible(False)
-  for index, processor in enumerate(processors):
-    axes.barh(places[0], 0, left=1, color=f"C{index}", label=processor)
-  axes.legend(fontsize=8, loc="lower right")
+  legend = [patches.Patch(color=c, label=name) for name, c in colors.items()]
+  axes.legend(handles=legend, fontsize=8, loc="lower right")
   picture.savefig(path, dpi=90)

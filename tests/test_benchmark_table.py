@@ -217,7 +217,7 @@ def test_a_call_replaces_the_results_of_works_that_succeed(
   stored = json_files.read(str(results))
   assert stored.pop("another") == {"a": kept}
   ((processor, runs),) = stored.items()
-  assert processor == TABLE["processor"]()
+  assert processor == TABLE["processor_class"]()
   walls = {
     name: [turn["here"]["wall"] for turn in run["turns"]]
     for name, run in runs.items()
