@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -12,7 +11,7 @@ import heads
 import tokenization
 from checkpoints import model_folder, model_writer, weight_files
 from common import result_lines, run_settings
-from squad import answerer, inputs, null_threshold
+from squad import answerer, data, inputs, null_threshold
 from squad import answers as squad_answers
 from squad import model as squad_model
 from training import (
@@ -40,6 +39,31 @@ def write_results(results: dict, folder: str | None = None) -> None:
   if folder:
     path = os.path.join(folder, "eval_results.txt")
     result_lines.write_files(path, results)
+
+
+def report_of(
+  file: data.SquadFile,
+  answers: list[squad_answers.Answer],
+  results: dict[str, float],
+  points: dict[str, tuple[float, float]],
+) -> run_report.Report:
+  """Returns the report of a file's answers; `points` has (exact, F1) by id."""
+  mistakes = []
+  for question, answer in zip(file.questions, answers):
+    _, f1 = points[question.qas_id]
+    if f1 < 1:
+      probability = answer.candidates[0].probability
+      mistakes.append(
+        run_report.Mistake(
+          # The most confident of equally wrong answers comes first.
+          1 - f1 + 0.01 * probability,
+          question.question_text,
+          " | ".join(question.answers) or "(no answer)",
+          answer.text or "(no answer)",
+          probability,
+        )
+      )
+  return run_report.Report("question-answering", results, mistakes=mistakes)
 
 
 class SquadRun:
@@ -172,7 +196,7 @@ class SquadRun:
         if start.path and start.origin == "init":
           initial_folder = null_threshold.folder_of(start.path)
           self.threshold.write_next_to(initial_folder)
-      self._report = self._report_of(
+      self._report = report_of(
         self._inputs["eval"].file, answers, results, points
       )
     return answers, results
@@ -198,7 +222,7 @@ class SquadRun:
           {"global_step": self._step, **results}, folder if is_first else None
         )
         if is_first:
-          self._report = self._report_of(file.file, answers, results, points)
+          self._report = report_of(file.file, answers, results, points)
     if self._is_chief:
       squad_answers.write(folder, answers)
       logging.info(
@@ -206,25 +230,6 @@ class SquadRun:
         os.path.join(folder, squad_answers.PREDICTIONS_FILE),
         os.path.join(folder, squad_answers.N_BEST_FILE),
       )
-
-  def _report_of(
-    self, file: Any, answers: list, results: dict, points: dict
-  ) -> run_report.Report:
-    mistakes = []
-    for question, answer in zip(file.questions, answers):
-      _, f1 = points[question.qas_id]
-      if f1 < 1:
-        mistakes.append(
-          run_report.Mistake(
-            # The most confident of equally wrong answers comes first.
-            1 - f1 + 0.01 * answer.candidates[0].probability,
-            question.question_text,
-            " | ".join(question.answers) or "(no answer)",
-            answer.text or "(no answer)",
-            answer.candidates[0].probability,
-          )
-        )
-    return run_report.Report("question-answering", results, mistakes=mistakes)
 
   def write_report(self) -> None:
     """Writes the report page and the model card, see run_report."""

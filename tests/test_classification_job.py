@@ -1,13 +1,17 @@
 """The evaluation of a classifier, compared with numpy."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tiny_model
-from classification import inputs, job, model, sequences
+from classification import inputs, job, model, scores, sequences
 from classification.data import Example
 from classification.task import ClassifierTask
+from common import run_settings
+from training import run_report
 
 LABELS = ("bad", "good")
 
@@ -109,3 +113,105 @@ def test_skip_padding_skips_windows_without_tokens(
   batch = tf.io.parse_example(tf.stack(records), data["eval"].features)
   batch = {name: tf.cast(value, tf.int32) for name, value in batch.items()}
   assert network(batch).shape == (7, 2) and batch_sizes == [computed]
+
+
+EXAMPLES = [
+  Example("a", "one", "two", "bad"),
+  Example("b", "three", None, "good", ("four", "five")),
+  Example("c", "six", None, "bad"),
+]
+
+
+def test_mistakes_are_the_worst_first_with_all_texts_and_labels():
+  results = scores.Results(
+    "single",
+    LABELS,
+    np.array([0, 1, 0]),
+    np.array([[0.375, 0.625], [0.75, 0.25], [0.5, 0.5]], np.float32),
+  )
+  assert job._mistakes(results, EXAMPLES) == [
+    run_report.Mistake(
+      0.75, "three \u2016 four \u2016 five", "good", "bad", 0.75
+    ),
+    run_report.Mistake(0.625, "one \u2016 two", "bad", "good", 0.625),
+  ]
+  numbers = scores.Results(
+    "regression", [], np.array([1.0, 2.5, 3.0]), np.array([[1.0], [2.0], [4.0]])
+  )
+  found = job._mistakes(
+    numbers, [e._replace(label=float(n)) for n, e in enumerate(EXAMPLES)]
+  )
+  assert [each[0] for each in found] == [1.0, 0.5]
+  assert found[0] == run_report.Mistake(1.0, "six", "2.0", "4.0", None)
+
+
+def test_at_most_twenty_mistakes_are_kept():
+  results = scores.Results(
+    "regression", [], np.arange(30.0), np.zeros([30, 1], np.float32)
+  )
+  examples = [Example(f"{n}", f"t{n}", label=float(n)) for n in range(30)]
+  found = job._mistakes(results, examples)
+  assert [each.text for each in found] == [f"t{n}" for n in range(29, 9, -1)]
+
+
+@pytest.mark.parametrize(
+  "names, expected",
+  [
+    (
+      ["train", "eval", "eval_mismatched"],
+      "eval_f1 eval_loss eval_mismatched_f1 eval_mismatched_loss loss",
+    ),
+    (["eval_mismatched"], "eval_mismatched_f1 eval_mismatched_loss"),
+    (["train", "predict"], ""),
+  ],
+)
+def test_the_names_of_results(task, names, expected):
+  task = task._replace(metrics=("f1",))
+  assert job.result_names(task, names) == expected.split()
+
+
+def test_results_are_float32_and_only_the_log_has_the_class(
+  task, tmp_path, caplog
+):
+  caplog.set_level("INFO", "absl")
+  path = tmp_path / "eval_results.txt"
+  results = {"global_step": 2**25 + 1, "eval_f1": 0.1 + 0.2, "eval_f1_macro": 1}
+  job.write_results(str(path), results, task)
+  assert path.read_text() == (
+    "eval_f1 = 0.3\neval_f1_macro = 1.0\nglobal_step = 33554433\n"
+  )
+  notes = [text for text in caplog.messages if "of class" in text]
+  assert notes == ["  eval_f1 = 0.3 (of class 'good')"]
+
+
+@pytest.mark.parametrize(
+  "kind, labels, expected",
+  [
+    ("single", LABELS, {"head": "classification", "labels": LABELS}),
+    ("regression", (), {"head": "classification", "labels": ()}),
+    # An ending's score has no name, but the task's classes are the endings.
+    ("choice", ("0", "1"), {"head": "classification", "labels": ()}),
+    ("ranking", (), {"head": "classification", "labels": ()}),
+    (
+      "retrieval",
+      (),
+      {
+        "head": "embedding",
+        "pooling": "mean",
+        "pooling_layer": "-1",
+        "normalize": True,
+      },
+    ),
+  ],
+)
+def test_a_model_is_exported_with_its_classes_or_its_pooling(
+  task, kind, labels, expected
+):
+  settings = run_settings.Settings(
+    {"pooling": "mean", "pooling_layer": "-1", "normalize": True, "losses": ()}
+  )
+  trained = task._replace(task_kind=kind, labels=labels)
+  run = types.SimpleNamespace(
+    _settings=settings, _run=types.SimpleNamespace(task=trained)
+  )
+  assert job.ModelRun.export_head.fget(run) == expected

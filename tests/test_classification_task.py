@@ -236,6 +236,34 @@ def test_the_configuration_tells_what_was_trained(files):
   assert "id2label" not in after and after["problem_type"] == "regression"
 
 
+@pytest.mark.parametrize("do_train", [False, True])
+@pytest.mark.parametrize("learned", [False, True, None])
+@pytest.mark.parametrize("text_b", ["more", None])
+def test_pairs_for_a_model_of_single_texts_are_reported(
+  tmp_path, caplog, do_train, learned, text_b
+):
+  path = write(tmp_path / "a.csv", "text,label,more", "a,x,b", "c,y,d")
+  stored = {} if learned is None else {"text_pairs": learned}
+  model = config(id2label={"0": "x", "1": "y"}, input_settings=stored)
+  name = "train" if do_train else "eval"
+  loaded = read_own({name: path}, model=model, text_b_column=text_b)
+  assert loaded.text_pairs == bool(text_b)
+  is_odd = bool(text_b) and learned is False and not do_train
+  assert ("--text_b_column=more" in caplog.text) == is_odd
+
+
+def test_a_part_of_the_training_data_may_be_the_evaluation_data(tmp_path):
+  rows = [f"t{n},{'xy'[n % 2]}" for n in range(20)]
+  path = write(tmp_path / "a.csv", "text,label", *rows)
+  flags = {"eval_fraction": 0.2, "train_file": path, "seed": 3}
+  both = read_task(purposes=["train", "eval"], **flags).splits
+  assert [len(examples) for examples in both.values()] == [16, 4]
+  assert list(both) == ["train", "eval"]
+  assert len({e.text_a for part in both.values() for e in part}) == 20
+  only = read_task(named("x", "y"), purposes=["eval"], **flags).splits
+  assert only == {"eval": both["eval"]}
+
+
 def test_accuracy_is_always_reported_for_classes(files):
   loaded = read_own(files, metrics=["matthews"])
   assert loaded.metrics == ("matthews", "accuracy")
@@ -261,6 +289,24 @@ def test_examples_are_cut_to_their_limits(files, tmp_path):
   )
   examples = [(e.text_a, e.label) for e in cut.splits["predict"]]
   assert examples == [("a", None), ("b", None)]
+
+
+def test_a_limit_holds_for_each_evaluation_set(tmp_path):
+  header = "index\tsentence1\tsentence2\tgold_label"
+  rows = [f"{n}\ta {n}\tb\tneutral" for n in range(3)]
+  for split in ("train", "dev_matched", "dev_mismatched"):
+    write(tmp_path / f"{split}.tsv", header, *rows)
+  loaded = read_task(
+    purposes=["train", "eval"],
+    task_name="mnli",
+    data_dir=str(tmp_path),
+    max_eval_examples=2,
+  )
+  assert {name: len(examples) for name, examples in loaded.splits.items()} == {
+    "train": 3,
+    "eval": 2,
+    "eval_mismatched": 2,
+  }
 
 
 def make_task(train, evaluated=None):

@@ -269,6 +269,131 @@ def test_a_chained_row_uses_the_run_before_it(tmp_path):
   assert f"--model_dir={previous / 'final_model'}" in arguments
 
 
+def flags_of(row, seed=1, **changes):
+  """Returns the flags after the model's in the command of a row."""
+  plan = runs.Plan(rows.ROWS[row], "", "D", "O")._replace(**changes)
+  _, script, *flags = runs.command(plan, seed)
+  assert script == str(script_runner.ROOT / rows.ROWS[row].script)
+  return flags
+
+
+@pytest.mark.parametrize(
+  "row, flags",
+  [
+    # The two runs share --num_train_steps, and each takes a half of them.
+    (
+      "pretrain-base",
+      ["--num_train_steps=6", "--num_warmup_steps=0", "--stop_step=3"],
+    ),
+    (
+      "pretrain-base-512",
+      ["--num_train_steps=6", "--num_warmup_steps=0", "--stop_step=6"],
+    ),
+    ("mrpc-base", ["--max_train_steps=3"]),
+    ("xnli-zh-zero-shot", []),
+  ],
+)
+def test_a_smoke_run_is_short(row, flags):
+  full, short = flags_of(row), flags_of(row, max_steps=3)
+  is_trained = "--do_train" in full
+  assert ("--seed=1" in full) == is_trained
+  # absl takes the last value of a flag.
+  end = [*flags, *["--seed=1"] * is_trained]
+  end.append(f"--output_dir=O/{row}/seed_1")
+  assert short[-len(end) :] == end
+  assert [flag for flag in short if flag not in flags] == full
+
+
+def test_places_in_a_recipe_are_filled_in():
+  flags = flags_of("xnli-zh-zero-shot", seed=2, extra=("--a=b", "--c"))
+  before = "O/xnli-en-multilingual-uncased/seed_2/final_model"
+  assert f"--model_dir={before}" in flags and "--data_dir=D" in flags
+  assert flags[-2:] == ["--a=b", "--c"] and "{" not in "".join(flags)
+
+
+@pytest.mark.parametrize(
+  "names, flags",
+  [
+    (["bert_model.ckpt.index", "bert_config.json"], ["--model_dir={}"]),
+    (["model.safetensors", "config.json"], ["--model_dir={}"]),
+    (["pytorch_model.bin", "config.json"], ["--model_dir={}"]),
+    (
+      ["bert_config.json", "vocab.txt"],
+      ["--bert_config_file={}/bert_config.json", "--vocab_file={}/vocab.txt"],
+    ),
+    (["config.json"], ["--bert_config_file={}/config.json"]),
+  ],
+)
+def test_a_model_without_weights_is_a_configuration(tmp_path, names, flags):
+  for name in names:
+    write(tmp_path / name)
+  expected = [flag.format(tmp_path) for flag in flags]
+  assert runs._model_flags(str(tmp_path)) == expected
+
+
+def test_a_run_begins_with_the_last_checkpoint_of_the_run_before(tmp_path):
+  row = rows.ROWS["pretrain-base-512"]
+  plan = runs.Plan(row, "", "", str(tmp_path))
+  before = tmp_path / "pretrain-base" / "seed_1"
+  kept = {"model.ckpt-20.index", "model.ckpt-20.data", "run_fingerprint.json"}
+  for name in kept | {"model.ckpt-2.index", "model.ckpt-200.index", "log.txt"}:
+    write(before / name, name)
+  write(before / "result.json")
+  # Seed 2 starts from seed 1, because the row before has no such run.
+  runs._begin_after(plan, 2, 20.0)
+  found = tmp_path / "pretrain-base-512" / "seed_2"
+  assert {path.name: path.read_text() for path in found.iterdir()} == {
+    name: name for name in kept
+  }
+
+
+@pytest.mark.parametrize(
+  "files, seed, folder",
+  [
+    ([], 2, "seed_2"),
+    (["seed_1"], 2, "seed_1"),
+    (["seed_1", "seed_2"], 2, "seed_2"),
+    (["seed_2"], 3, "seed_3"),
+  ],
+)
+def test_a_seed_starts_from_its_own_run_or_from_the_first(
+  tmp_path, files, seed, folder
+):
+  for name in files:
+    write(tmp_path / "pretrain-base" / name / "result.json")
+  plan = runs.Plan(rows.ROWS["pretrain-base-512"], "", "", str(tmp_path))
+  assert plan.folder_before(seed) == str(tmp_path / "pretrain-base" / folder)
+  assert plan._replace(row=rows.ROWS["mrpc-base"]).folder_before(seed) == ""
+
+
+@pytest.mark.parametrize("lines, is_fewer", [(3633, False), (3632, True)])
+def test_one_percent_of_a_files_rows_may_be_missing(tmp_path, lines, is_fewer):
+  write(tmp_path / "train.tsv", "x\n" * lines)
+  found = runs.fewer_rows(rows.ROWS["mrpc-base"], str(tmp_path))
+  assert found == [f"train.tsv with {lines:,} of 3,669 lines"] * is_fewer
+
+
+def test_the_machine_has_the_names_of_its_gpus(tmp_path, monkeypatch):
+  for code, names in ((0, [", GPU A", ", GPU B"]), (1, [])):
+    write(
+      tmp_path / "nvidia-smi",
+      f"#!/bin/sh\necho GPU A; echo GPU B; echo no >&2; exit {code}\n",
+    )
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(runs.process_pool, "default_processes", lambda: 2)
+    assert runs.machine().endswith(", 2 cores" + "".join(names))
+
+
+def test_results_are_numbers_with_the_names_of_a_file(tmp_path):
+  write(tmp_path / "eval_results.txt", "f1 = 0.5 (yes)\nloss = 2.0\n")
+  found = runs.read_eval_results(str(tmp_path))
+  assert found == {"f1": 0.5, "loss": 2.0}
+  with pytest.raises(errors.InputError, match="did not evaluate"):
+    runs.read_eval_results(str(tmp_path / "other"))
+  assert runs.read_search(str(tmp_path)) == []
+
+
 def test_rows_are_listed_and_a_dry_run_prints_commands(tmp_path):
   model, data = tmp_path / BASE, tmp_path / "mrpc"
   write(model / "bert_config.json", "{}")

@@ -238,6 +238,58 @@ def test_records_are_kept_while_nothing_changes(tokenizer, read, tmp_path):
   assert prepare(LENGTHS._replace(doc_stride=10)) != second
 
 
+def fingerprint(tmp_path, monkeypatch, **changes):
+  """Returns what identifies the records of one question, after changes."""
+  vocabulary = tiny_model.write_vocabulary(tmp_path, changes.get("words", "ab"))
+  question = data.Question("q", "a", ["a", "b"])
+  file = data.SquadFile(
+    str(tmp_path / "f.json"),
+    [question._replace(is_impossible=changes.get("is_impossible", False))],
+    True,
+    [data.Skipped("r", "no answer")] * changes.get("skipped", 0),
+  )
+  (tmp_path / "f.json").write_text(changes.get("text", "{}"))
+  facts = []
+  monkeypatch.setattr(
+    inputs.cached_records,
+    "ensure",
+    lambda path, values, write: (
+      facts.append(values) or {"num_records": 1, "unknown": 0, "tokens": 9}
+    ),
+  )
+  inputs.prepare(
+    file,
+    tokenization.FullTokenizer(
+      vocabulary, changes.get("lower", True), changes.get("never_split", ())
+    ),
+    changes.get("lengths", LENGTHS),
+    records=str(tmp_path / "a.tf_record"),
+    training=changes.get("training", False),
+  )
+  return facts
+
+
+@pytest.mark.parametrize(
+  "changes",
+  [
+    {"text": "[]"},
+    {"words": "abc"},
+    {"lower": False},
+    {"never_split": ("a",)},
+    {"lengths": LENGTHS._replace(max_query_length=15)},
+    {"training": True},
+    {"is_impossible": True},
+    {"skipped": 1},
+  ],
+)
+def test_records_are_made_again_after_any_change(
+  tmp_path, monkeypatch, changes
+):
+  first = fingerprint(tmp_path, monkeypatch)
+  assert fingerprint(tmp_path, monkeypatch) == first
+  assert fingerprint(tmp_path, monkeypatch, **changes) != first
+
+
 def test_a_file_for_two_purposes_is_prepared_once(tokenizer, read, tmp_path):
   dev, folder = read("dev"), str(tmp_path)
   files = inputs.prepare_all(

@@ -12,7 +12,7 @@ import served
 from answering import answers
 from common import errors
 from message_facts import says
-from web import work_queue
+from web import texts_of, work_queue
 
 
 def embed(rows):
@@ -91,14 +91,16 @@ def test_vectors_in_the_form_of_tei():
     [
       ("/embed", {"inputs": "him"}),
       ("/embed", {"inputs": ["him", "gold"], "normalize": False}),
-      ("/embed", {"inputs": "him " * 9, "truncate": False}),
-      ("/embed", {"inputs": "him " * 9, "truncate": True}),
+      ("/embed", {"inputs": "him " * 7, "truncate": False}),
+      ("/embed", {"inputs": "him " * 7}),
+      ("/embed", {"inputs": ["a", "him " * 6], "truncate": False}),
     ],
   )
   np.testing.assert_allclose(results[0][1], [[0.6, 0.8]], atol=1e-6)
   assert results[1] == (200, [[3.0, 4.0], [4.0, 4.0]])
-  assert results[2][0] == 413 and "11 tokens" in results[2][1]["error"]
-  assert results[3][0] == 200
+  # With [CLS] and [SEP], the text has 9 tokens; the model takes 8.
+  assert results[2][0] == 413 and "9 tokens" in results[2][1]["error"]
+  assert results[3][0] == results[4][0] == 200
 
 
 def test_rerank_in_two_forms():
@@ -111,9 +113,11 @@ def test_rerank_in_two_forms():
       ("/rerank", {**request, "raw_scores": True}),
       ("/rerank", {**request, "return_text": True}),
       ("/v1/rerank", {**documents, "top_n": 1, "return_documents": True}),
+      ("/v1/rerank", {**documents, "documents": ["gold", "the", "star"]}),
+      ("/rerank", {"query": "who ?", "texts": ["the"], "truncate": True}),
     ],
   )
-  assert [status for status, _ in results] == [200] * 3
+  assert [status for status, _ in results] == [200] * 5
   # The passage and its [SEP] have 2, 5 and 3 tokens.
   assert results[0][1] == [
     {"index": 1, "score": 2.0},
@@ -126,7 +130,16 @@ def test_rerank_in_two_forms():
   assert best["score"] == pytest.approx(sigmoid)
   (best,) = results[2][1]["results"]
   assert best["relevance_score"] == pytest.approx(sigmoid)
-  assert best["document"] == {"text": passages[1]}
+  assert best["document"] == {"text": passages[1]} and best["index"] == 1
+  # Equal scores keep the order of the request.
+  score = 1 / (1 + math.exp(1))
+  assert results[3][1] == {
+    "model": "m",
+    "results": [
+      {"index": n, "relevance_score": pytest.approx(score)} for n in range(3)
+    ],
+  }
+  assert results[4][1] == [{"index": 0, "score": pytest.approx(score)}]
 
 
 @pytest.mark.parametrize(
@@ -181,8 +194,64 @@ def test_invalid_requests(path, body, status, fact):
   error = answer["error"]
   if path == "/v1/embeddings":  # As OpenAI's clients expect it.
     assert error["code"] == status
+    assert error["type"] == "invalid_request_error"
     error = error["message"]
   assert got == status and fact in error, answer
+
+
+@pytest.mark.parametrize(
+  "value, texts, is_single",
+  [
+    ("a", ["a"], True),
+    (["a"], ["a"], False),
+    (["a", ""], ["a", ""], False),
+    ("\ud7ff\ue000", ["\ud7ff\ue000"], True),
+    *((value, None, False) for value in ([], None, 1, ["a", 1], {"a": 1})),
+    *((value, None, False) for value in ("\ud800", "\udfff", ["a", "\udabc"])),
+  ],
+)
+def test_a_field_has_one_text_or_several(value, texts, is_single):
+  if texts:
+    assert texts_of.field({"input": value}, "input") == (texts, is_single)
+    return
+  with pytest.raises(errors.InputError) as raised:
+    texts_of.field({"input": value}, "input")
+  # Only numbers can be the ids of tokens.
+  assert ("LangChain" in str(raised.value)) == (value == ["a", 1])
+
+
+@pytest.mark.parametrize(
+  "value, default, expected",
+  [
+    (None, True, True),
+    (False, True, False),
+    (None, None, None),
+    (3, None, 3),
+    ("x", "", "x"),
+    (True, None, "int"),
+    (1, True, "bool"),
+    (1.0, None, "int"),
+    (2, "", "str"),
+  ],
+)
+def test_an_option_has_the_type_of_its_default(value, default, expected):
+  values = {} if value is None else {"n": value}
+  if expected in ("int", "bool", "str"):
+    with pytest.raises(errors.InputError, match=says(expected, "n")):
+      texts_of.option(values, "n", default)
+  else:
+    assert texts_of.option(values, "n", default) is expected
+
+
+def test_a_fault_in_openais_form():
+  def fail(rows):
+    raise KeyError("fault")
+
+  body = {"model": "m", "input": "a"}
+  model = served.model(fail, "embedding", max_seq_length=8)
+  ((status, answer),) = ask_each(model, [("/v1/embeddings", body)])
+  assert status == answer["error"]["code"] == 500
+  assert answer["error"]["type"] == "server_error"
 
 
 def test_several_models_share_the_server():

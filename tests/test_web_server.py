@@ -262,6 +262,22 @@ def test_metrics_of_requests(counts, rows):
     )
 
 
+def test_a_histogram_counts_each_duration_up_to_each_bound():
+  bounds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+  requests = metrics.Requests()
+  for bound in bounds:
+    requests.add(200, bound)
+  requests.add(200, 30.5)
+  lines = requests.text(5).splitlines()
+  name = "bert_request_duration_seconds_bucket"
+  found = re.findall(rf'{name}{{le="(.*)"}} (\d+)', "\n".join(lines))
+  assert [(float(bound), int(count)) for bound, count in found] == [
+    *zip(bounds, range(1, 13)),
+    (float("inf"), 13),
+  ]
+  assert lines[-1] == "bert_queue_texts 5"
+
+
 def test_metrics_count_answers_refusals_and_waiting_texts():
   async def numbers(port):
     async with aiohttp.ClientSession() as session:

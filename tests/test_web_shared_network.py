@@ -142,6 +142,28 @@ def test_short_sequences_do_not_join_long_ones():
   assert owners == [[9], [1] * 4, [2], [1] * 2]
 
 
+@pytest.mark.parametrize("first, second", [(2, 4), (4, 2), (2, 5), (5, 2)])
+def test_sequences_up_to_twice_as_long_share_a_batch(first, second):
+  calls = Calls()
+  calls.network.may_finish.clear()
+  calls.start("running", [[9]])
+  calls.start("first", [[1] * first])
+  calls.start("second", [[2] * second])
+  calls.finish()
+  assert len(calls.network.batches) == (2 if 5 not in (first, second) else 3)
+
+
+@pytest.mark.parametrize("limit, sizes", [(8, [2, 1]), (7, [1, 1, 1])])
+def test_a_batch_has_the_most_tokens_that_fit_with_padding(limit, sizes):
+  calls = Calls(max_batch_tokens=limit)
+  calls.network.may_finish.clear()
+  calls.start("running", [[9]])
+  calls.start("a", [[1, 2], [1, 3]])
+  calls.start("b", [[2] * 4])
+  calls.finish()
+  assert [len(batch) for batch in calls.network.batches[1:]] == sizes
+
+
 def test_only_the_call_with_a_fault_fails():
   calls = Calls()
   calls.network.may_finish.clear()
