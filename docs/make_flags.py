@@ -29,6 +29,7 @@ SCRIPTS = [
   "serve.py",
 ]
 CHOICES = re.compile(r"<([^<>]*)>: ")
+ENDS = ("lower", "upper")
 REPEATED = "; repeat this option to specify a list of values"
 HEADER = """\
 # Flags
@@ -78,6 +79,9 @@ def row(flag):
   if match:
     choices = ", ".join(f"`{name}`" for name in match[1].split("|"))
     meaning = f"One of {choices}. {meaning[match.end() :]}"
+  bounds = [getattr(flag.parser, f"{end}_bound", None) for end in ENDS]
+  if bounds != [None, None]:
+    meaning += f" ({flag.parser.syntactic_help})"
   meaning = meaning.replace("|", r"\|").replace("<", "&lt;")
   default = ""
   if flag.default not in (None, []):
@@ -85,9 +89,9 @@ def row(flag):
   return f"| `--{flag.name}` | {default} | {meaning} |"
 
 
-def table(script):
-  """Returns the section of a script, in Markdown."""
-  groups = flag_help.in_groups(read_flags(script))
+def section(script, listed):
+  """Returns the section of a script with its absl flags, in Markdown."""
+  groups = flag_help.in_groups(listed)
   lines = [f"## `{script}`"]
   for title, flags_of_group in groups.items():
     heading = [f"\n### {title}"] if len(groups) > 1 else []
@@ -112,7 +116,8 @@ def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--check", action="store_true")
   check = parser.parse_args().check
-  page = "\n".join([HEADER, *map(table, SCRIPTS)])
+  sections = [section(script, read_flags(script)) for script in SCRIPTS]
+  page = "\n".join([HEADER, *sections])
   if not check:
     PAGE.write_text(page, encoding="utf-8")
     return

@@ -1,6 +1,7 @@
 """Scripts answer --help and mistyped flags before TensorFlow is loaded."""
 
 import ast
+import logging
 import os
 import re
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from absl import flags as absl_flags
 
 import script_flags
 import test_layout
@@ -261,16 +263,42 @@ def test_a_bad_path_and_a_missing_tensorflow_are_reported(monkeypatch, capsys):
   assert 'run pip install "tensorflow>=2.20,<2.22" (with Python 3.1' in message
 
 
-@pytest.mark.parametrize("arguments, level", [([], "3"), (["--verbose"], "0")])
-def test_tensorflow_is_quiet_unless_asked(arguments, level, monkeypatch):
-  monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+@pytest.mark.parametrize(
+  "arguments, printed", [([], "3 None"), (["--verbose"], "0 1")]
+)
+def test_messages_and_tracebacks_are_few_unless_asked(
+  arguments, printed, monkeypatch
+):
+  for name in ("TF_CPP_MIN_LOG_LEVEL", "BERT_TRACEBACK"):
+    monkeypatch.delenv(name, raising=False)
   code = (
     "import os\nfrom common import command\n"
     "command.parse_flags('__main__', imports_tensorflow=False)\n"
-    "print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    "print(*map(os.environ.get, ('TF_CPP_MIN_LOG_LEVEL', 'BERT_TRACEBACK')))"
   )
   process = run(sys.executable, "-c", code, *arguments)
-  assert process.stdout.strip() == level, process.stderr
+  assert process.stdout.strip() == printed, process.stderr
+
+
+@pytest.mark.parametrize(
+  "words, level",
+  [
+    ([], logging.INFO),
+    (["--verbosity=0"], logging.INFO),
+    (["--verbosity=-1"], logging.WARNING),
+    (["--verbosity=1"], logging.DEBUG),
+    (["--verbose"], logging.DEBUG),
+    (["--verbose", "--verbosity=-1"], logging.DEBUG),
+  ],
+)
+def test_the_screen_has_the_level_of_the_flags(words, level, monkeypatch):
+  values = absl_flags.FlagValues()
+  # absl's default hides what the scripts show.
+  absl_flags.DEFINE_integer("verbosity", -1, "Help.", flag_values=values)
+  absl_flags.DEFINE_bool("verbose", False, "Help.", flag_values=values)
+  values(["script.py", *words])
+  monkeypatch.setattr(command.flags, "FLAGS", values)
+  assert command._screen_level() == level
 
 
 def test_ctrl_c_ends_the_block_even_if_an_import_ignores_it():

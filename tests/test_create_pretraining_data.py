@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -298,13 +299,20 @@ def test_records_of_another_vocabulary_are_refused(tmp_path):
   ]
   config = tiny_model.tiny(vocab_size=8, max_position_embeddings=16)
   (tmp_path / "c.json").write_text(config.to_json_string())
-  script_runner.refuse(
-    "run_pretraining.py",
-    "written with a different vocabulary",
-    do_train=True,
-    input_file=tmp_path / "None.tfrecord",
-    output_dir=tmp_path / "out",
-    bert_config_file=tmp_path / "c.json",
-    vocab_file=tmp_path / "other.txt",
-    **flags,
-  )
+  noted = tmp_path / "None.tfrecord"
+  plain = shutil.copy(noted, tmp_path / "plain.tfrecord")  # Without its note.
+  for files in (
+    {"input_file": noted},
+    {"input_file": plain, "eval_input_file": noted},
+  ):
+    script_runner.refuse(
+      "run_pretraining.py",
+      "written with a different vocabulary",
+      do_train=True,
+      do_eval=True,
+      **files,
+      output_dir=tmp_path / "out",
+      bert_config_file=tmp_path / "c.json",
+      vocab_file=tmp_path / "other.txt",
+      **flags,
+    )

@@ -210,6 +210,12 @@ def test_commands_write_to_no_folder_of_the_project():
     (flags.DEFINE_list, ["5", "2"], "Names.", "| `5,2` | Names. |"),
     (flags.DEFINE_bool, False, "Whether.", "| `false` | Whether. |"),
     (flags.DEFINE_float, 5e-05, "Rate.", "| `5e-05` | Rate. |"),
+    (
+      functools.partial(flags.DEFINE_integer, lower_bound=0),
+      2,
+      "Steps.",
+      "| `2` | Steps. (a non-negative integer) |",
+    ),
     (flags.DEFINE_multi_string, [], "A\n  <text>", "|  | A &lt;text> |"),
     (
       functools.partial(flags.DEFINE_enum, enum_values=["cls", "mean"]),

@@ -117,6 +117,27 @@ def test_a_text_or_vocabulary_that_changed_is_refused(tmp_path, name):
     again.make()
 
 
+@pytest.mark.parametrize("name", ["phrases.txt", "own.py"])
+def test_an_extension_or_its_file_that_changed_is_refused(tmp_path, name):
+  """Their contents count, and not where they are."""
+  path = tmp_path / name
+  if name == "own.py":
+    path.write_text("def groups(text, rng): return iter(text.pieces()[:1])\n")
+    options = {"masking": str(path)}
+  else:
+    path.write_text("the cat\n")
+    options = {
+      "masking": "phrases",
+      "units": "phrases",
+      "unit_options": (("phrases_file", str(path)),),
+    }
+  make_run(tmp_path, **options).make()
+  make_run(tmp_path, **options).make()
+  path.write_text(path.read_text() + "\n")
+  with pytest.raises(errors.InputError, match=rf"made with .*{name}.* now it"):
+    make_run(tmp_path, **options).make()
+
+
 def test_outputs_without_a_manifest_are_refused(tmp_path):
   run = make_run(tmp_path)
   file_io.write_text(run.shards[4].output, "")

@@ -88,7 +88,8 @@ def read_results(path):
     (
       "eval_results_two_files.txt",
       {
-        "input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
+        "input_file": GOLDEN / "a.tfrecord",
+        "eval_input_file": f"{GOLDEN}/b.tfrecord,{GOLDEN}/a.tfrecord",
         "max_eval_steps": 7,
         "distribution_strategy": "mirrored",
         "num_logical_cpus": 2,

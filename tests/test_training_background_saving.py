@@ -108,20 +108,3 @@ def test_a_copy_needs_free_memory(monkeypatch, caplog, free, waits):
   is_main = [thread is threading.main_thread() for thread in threads]
   assert is_main == [bool(waits)] * 2
   assert caplog.text.count("training waits for each checkpoint") == waits
-
-
-def test_the_free_memory_of_a_container(monkeypatch, tmp_path):
-  for name, content in {
-    "_SYSTEM": "MemTotal: 90 kB\nMemAvailable:   40 kB\n",
-    "_CONTAINER_LIMIT": "30000\n",
-    "_CONTAINER_USE": "25000\n",
-    "_CONTAINER_STATISTICS": "anon 9\ninactive_file 1000\n",
-  }.items():
-    path = tmp_path / name
-    path.write_text(content)
-    monkeypatch.setattr(memory, name, str(path))
-  assert memory.available_bytes() == 6000
-  (tmp_path / "_CONTAINER_LIMIT").write_text("max\n")
-  assert memory.available_bytes() == 40 * 1024
-  (tmp_path / "_SYSTEM").unlink()
-  assert memory.available_bytes() is None

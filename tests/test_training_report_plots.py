@@ -56,6 +56,7 @@ def test_long_series_keep_their_ends(count):
   points = [(n, n) for n in range(count)]
   kept = report_plots.thinned(points)
   assert len(kept) <= 201 and (kept[0], kept[-1]) == (points[0], points[-1])
+  assert sorted({*kept}) == kept  # Neither end twice.
 
 
 def test_a_chart_has_axes_and_escapes_names():
