@@ -234,4 +234,4 @@ def draw(headlines, path):
   axes.spines[["top", "right"]].set_visible(False)
   legend = [patches.Patch(color=c, label=name) for name, c in colors.items()]
   axes.legend(handles=legend, fontsize=8, loc="lower right")
-  picture.savefig(path, dpi=90)
+  picture.savefig(path, dpi=80)
