@@ -11,7 +11,7 @@ import modeling
 import script_runner
 import serving_models
 import tiny_model
-from checkpoints import model_files
+from checkpoints import model_files, model_folder
 from common import errors, file_io, flag_values, run_settings
 from script_runner import ROOT
 from serving import text_models
@@ -329,3 +329,56 @@ def test_each_file_is_read_once(monkeypatch):
   bert.embed("w1 w2")
   bert.encode("w1")
   assert set(opened.values()) == {1}, opened
+
+
+@pytest.mark.parametrize(
+  "known, given, word, level",
+  [
+    (False, None, "w", "INFO"),
+    (True, None, "w", None),
+    (False, True, "w", "WARNING"),
+    (True, False, "w", "WARNING"),
+    (False, False, "w", None),
+    # No file says the case, so the vocabulary's capitals count.
+    (None, None, "W", "WARNING"),
+    (None, None, "w", None),
+    (None, True, "W", None),
+    (None, False, "W", None),
+  ],
+)
+def test_a_case_that_may_surprise_is_logged_once(
+  known, given, word, level, tmp_path, caplog
+):
+  caplog.set_level("INFO", logger="absl")
+  path = tiny_model.write_vocabulary(tmp_path, [word])
+  if known is not None:
+    config = json.dumps({"do_lower_case": known})
+    (tmp_path / "tokenizer_config.json").write_text(config)
+  flags = {} if given is None else {"do_lower_case": given}
+  values = {"do_lower_case": True, **flags, "vocab_file": path}
+  files = model_files.ModelFiles(vocab_file=path)
+  for _ in range(2):
+    settings = files.complete(run_settings.Settings(values, flags))
+  used = [case for case in (given, known, True) if case is not None][0]
+  assert settings.do_lower_case is used
+  assert [record.levelname for record in caplog.records] == [level] * bool(
+    level
+  )
+
+
+def test_the_restored_settings_are_logged_once(tmp_path, caplog):
+  caplog.set_level("INFO", logger="absl")
+  config = model_folder.with_input_settings(
+    tiny_model.tiny(), {"max_seq_length": 7, "doc_stride": 3, "top_k": 2}
+  )
+  path = tmp_path / "bert_config.json"
+  path.write_text(config.to_json_string())
+  files = model_files.ModelFiles(bert_config_file=str(path))
+  settings = run_settings.Settings({"max_seq_length": 9, "doc_stride": 1})
+  for _ in range(2):
+    files.complete(settings, ["max_seq_length", "doc_stride"])
+  (message,) = caplog.messages
+  for fact in (str(path), "--max_seq_length=7", "--doc_stride=3"):
+    assert fact in message
+  files.complete(settings, ["doc_stride"])
+  assert len(caplog.messages) == 2

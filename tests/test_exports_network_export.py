@@ -1,12 +1,15 @@
 """Compares exports for ONNX Runtime and LiteRT with the model, per head."""
 
 import os
+import re
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import engine_models
+import message_facts
 import tokenization
 from answering import export_options, models
 from common import errors, run_settings
@@ -288,3 +291,49 @@ def test_hidden_states_are_not_compared_if_there_is_a_vector():
   other_rows = {"last_hidden_state": np.zeros([1, 2, 2]), "x": np.ones([1, 2])}
   shares = network_export.differences(lambda: rows, lambda: other_rows, [{}])
   assert shares.tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+  "shares, limit, is_refused",
+  [
+    ([0.25, 0.5], 0.5, False),
+    ([0.25, 0.5], 0.499, True),
+    ([0.1, np.nan], 9.0, True),
+  ],
+)
+def test_the_largest_difference_decides(
+  shares, limit, is_refused, tmp_path, monkeypatch
+):
+  compared = []
+
+  def differences(_, run, batches):
+    compared.extend(batch["input_ids"].shape for batch in batches)
+    return run()
+
+  monkeypatch.setattr(network_export, "differences", differences)
+  monkeypatch.setattr(models, "network_of", lambda *_: None)
+  tokenizer = tokenization.FullTokenizer(write_vocabulary(tmp_path))
+  model = types.SimpleNamespace(tokenizer=tokenizer, exported=None)
+  engine = types.SimpleNamespace(run=lambda: np.array(shares))
+  settings = run_settings.Settings(
+    {"max_seq_length": 5, "max_quantization_difference": limit}
+  )
+  texts = [("w1",), ("w1 w2 w3 w4",)]
+  if is_refused:
+    with pytest.raises(errors.InputError, match="--max_quantization_diff"):
+      network_export.compare(model, engine, settings, texts)
+  else:
+    summary = network_export.compare(model, engine, settings, texts)
+    assert re.search(message_facts.says("2", "0.500", "0.375"), summary)
+  # Each text is a batch without padding, cut to the length.
+  assert compared == [(1, 3), (1, 5)]
+
+
+def test_weights_too_large_for_litert_are_refused_by_the_export(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(litert_model, "_MAX_BYTES", 1000)
+  config = engine_models.config_of(num_hidden_layers=1)
+  with pytest.raises(errors.InputError, match="--format=onnx"):
+    write(tmp_path, "litert", "embedding", config)
+  assert os.listdir(tmp_path) == ["vocab.txt"]

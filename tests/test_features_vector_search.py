@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 import zipfile
 
 import numpy as np
@@ -90,6 +91,28 @@ def test_stored_vectors_are_loaded(tmp_path):
 def test_vectors_that_do_not_fit_are_refused(count, first, message):
   with pytest.raises(errors.InputError, match=f"a.npz has {message}; pass"):
     vector_search.check(VECTORS, count, first, "a.npz")
+
+
+@pytest.mark.parametrize("cosine, fits", [(0.9995, True), (0.9985, False)])
+def test_a_batch_or_an_export_may_change_vectors_slightly(cosine, fits):
+  vectors = np.array([[4.0, 0.0], [1.0, 1.0]])
+  first = np.array([cosine, (1 - cosine**2) ** 0.5])
+  if fits:
+    vector_search.check(vectors, 2, first, "a.npz")
+    return
+  with pytest.raises(errors.InputError, match="first line"):
+    vector_search.check(vectors, 2, first, "a.npz")
+
+
+def test_empty_lines_are_counted_and_read(tmp_path, caplog):
+  path = tmp_path / "lines.txt"
+  path.write_bytes(b"a\r\n\n \nb ")
+  assert vector_search.read_texts(str(path)) == ["a", "", " ", "b "]
+  assert re.search(says(str(path), "2", "empty"), caplog.text)
+  caplog.clear()
+  path.write_text("a\nb\n")
+  assert vector_search.read_texts(str(path)) == ["a", "b"]
+  assert not caplog.text
 
 
 def changed(value):

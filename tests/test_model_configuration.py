@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import pytest
 
@@ -180,3 +181,19 @@ def test_text_pairs_need_two_segment_embeddings():
   with pytest.raises(errors.InputError, match="two texts need 2 segments, but"):
     config.check_pairs(1)
   modeling.BertConfig(9, type_vocab_size=2).check_pairs(1)
+
+
+@pytest.mark.parametrize("count, level", [(29, "WARNING"), (30, None)])
+def test_a_vocabulary_smaller_than_the_table_is_named(count, level, caplog):
+  tiny().check_vocabulary(count, "words.txt")
+  assert [each.levelname for each in caplog.records] == [level] * bool(level)
+  if level:
+    assert re.search(says("words.txt", "29", "30"), caplog.text)
+
+
+def test_the_largest_vocabulary_and_the_longest_sequence():
+  tiny().check_sequence_length(12)
+  with pytest.raises(errors.InputError, match=says("words.txt", "31", "30")):
+    tiny().check_vocabulary(31, "words.txt")
+  with pytest.raises(errors.InputError, match=says("13", "12")):
+    tiny().check_sequence_length(13)

@@ -11,7 +11,7 @@ from checkpoints import model_writer
 from common import errors
 from features import text_batches
 from script_runner import ROOT
-from variants import vocabularies, vocabulary_files
+from variants import sentencepiece_model, vocabularies, vocabulary_files
 
 PATH = ROOT / "tests" / "golden" / "older_tokenizers" / "ids.json"
 GOLDEN = json.loads(PATH.read_text(encoding="utf-8"))
@@ -103,3 +103,75 @@ def test_a_tokenizer_json_takes_precedence(tmp_path):
   (tmp_path / "tokenizer.json").write_text("{}")
   files = vocabulary_files.of_folder(str(tmp_path), "roberta")
   assert files.path.endswith("tokenizer.json")
+
+
+def converted(folder, **files):
+  """Returns the tokenizer.json of RoBERTa's old files, {stem: text}."""
+  (folder / "vocab.json").write_text(files["vocab"])
+  (folder / "merges.txt").write_bytes(files["merges"].encode())
+  path = str(folder / "vocab.json")
+  return vocabulary_files.VocabularyFiles(path).tokenizer
+
+
+@pytest.mark.parametrize(
+  "text, pairs",
+  [
+    ("#version: 0.2\na b\n", [["a", "b"]]),
+    ("#version: 0.2\r\na b\r\n\r\n\nab c", [["a", "b"], ["ab", "c"]]),
+    # Only the first line has the version; a byte may be "#".
+    ("a b\n#version c\n", [["a", "b"], ["#version", "c"]]),
+    ("# a\n", [["#", "a"]]),
+    ("", []),
+  ],
+)
+def test_lines_of_merges_txt(tmp_path, text, pairs):
+  values = converted(tmp_path, vocab="{}", merges=text)
+  assert values["model"] == {"type": "BPE", "vocab": {}, "merges": pairs}
+
+
+@pytest.mark.parametrize("space", [False, True])
+def test_rules_of_bytes_are_those_of_transformers(tmp_path, space):
+  """The entries are those that transformers 5.24.0 writes for both cases."""
+  config = json.dumps({"add_prefix_space": space})
+  (tmp_path / "tokenizer_config.json").write_text(config)
+  values = converted(tmp_path, vocab="{}", merges="")
+  rules = {"add_prefix_space": space, "trim_offsets": True}
+  splitter = {"type": "ByteLevel", **rules, "use_regex": True}
+  assert values["pre_tokenizer"] == values["decoder"] == splitter
+  ends = {"sep": ["</s>", 2], "cls": ["<s>", 0]}
+  expected = {"type": "RobertaProcessing", **ends, **rules}
+  assert values["post_processor"] == expected
+
+
+def test_special_tokens_have_the_ids_of_the_vocabulary(tmp_path):
+  vocab = {"<mask>": 9, "</s>": 7, "<s>": 5, "a": 0}
+  values = converted(tmp_path, vocab=json.dumps(vocab), merges="")
+  flags = dict.fromkeys(("single_word", "rstrip", "normalized"), False)
+  assert values["added_tokens"] == [
+    {"id": 5, "content": "<s>", "lstrip": False, "special": True, **flags},
+    {"id": 7, "content": "</s>", "lstrip": False, "special": True, **flags},
+    # As in the released files: the mask includes the space before it.
+    {"id": 9, "content": "<mask>", "lstrip": True, "special": True, **flags},
+  ]
+  ends = values["post_processor"]
+  assert (ends["cls"], ends["sep"]) == (["<s>", 5], ["</s>", 7])
+
+
+def test_fields_of_a_protocol_buffer():
+  """A number, eight bytes, a text and four bytes."""
+  data = b"\x08\x96\x01" + b"\x11abcdefgh" + b"\x1a\x02ij" + b"\x25klmn"
+  assert [*sentencepiece_model._fields(data)] == [
+    (1, 150),
+    (2, b"abcdefgh"),
+    (3, b"ij"),
+    (4, b"klmn"),
+  ]
+  largest = b"\x08" + b"\xff" * 9 + b"\x01"
+  assert [*sentencepiece_model._fields(largest)] == [(1, 2**64 - 1)]
+  for damaged, reason in (
+    (b"\x08\x01\x0b", "type 3 at byte 3"),
+    (b"\x1a\x03ij", "byte 2"),
+    (b"\x08" + b"\xff" * 10, "too long"),
+  ):
+    with pytest.raises(ValueError, match=reason):
+      [*sentencepiece_model._fields(damaged)]
