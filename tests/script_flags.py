@@ -2,6 +2,7 @@
 
 import contextlib
 import runpy
+import types
 
 import pytest
 from absl import flags
@@ -24,20 +25,35 @@ def _stop(name, **options):
 
 
 @contextlib.contextmanager
-def defined(verb):
-  """Lets absl's FLAGS hold only a script's flags; yields their names."""
+def _without_flags():
+  """Lets absl's FLAGS hold no script's flags for a while."""
   previous_flags = dict(FLAGS)
   FLAGS.clear()
   FLAGS.update(vars(flags.FlagValues()))
   try:
+    yield
+  finally:
+    FLAGS.clear()
+    FLAGS.update(previous_flags)
+
+
+@contextlib.contextmanager
+def defined(verb):
+  """Lets absl's FLAGS hold only a script's flags; yields their names."""
+  with _without_flags():
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(_Defined):
       patch.setattr(command, "parse_flags", _stop)
       runpy.run_path(str(test_layout.VERBS[verb]))
     # absl's own flags have no `rules`.
     yield {name for name in flags.FLAGS if hasattr(flags.FLAGS[name], "rules")}
-  finally:
-    FLAGS.clear()
-    FLAGS.update(previous_flags)
+
+
+def functions(verb):
+  """Returns a script's functions, as attributes; its `main` is not run."""
+  with _without_flags(), pytest.MonkeyPatch.context() as patch:
+    patch.setattr(command, "parse_flags", lambda *_, **__: None)
+    names = runpy.run_path(str(test_layout.VERBS[verb]))
+  return types.SimpleNamespace(**names)
 
 
 @contextlib.contextmanager

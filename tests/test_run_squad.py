@@ -5,12 +5,15 @@ import json
 import pathlib
 import re
 import shutil
+import types
 
 import pytest
 
+import script_flags
 import script_runner
 import stored_weights
 from checkpoints import weight_files
+from common import errors, run_settings
 from script_runner import results_in
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "squad" / "run"
@@ -138,6 +141,104 @@ def test_predictions_are_scored_without_a_model(predicted, files, tmp_path):
 
 
 @pytest.fixture(scope="module")
+def script():
+  return script_flags.functions("run_squad")
+
+
+@pytest.mark.parametrize(
+  "units, f1", [("words", 50), ("characters", 80), ("auto", 50)]
+)
+def test_scores_of_predictions_are_printed_and_written(
+  script, tmp_path, capsys, units, f1
+):
+  qa = {"id": "q", "question": "?", "answers": [{"text": "ab cde"}]}
+  articles = [{"paragraphs": [{"context": "ab cde", "qas": [qa]}]}]
+  (tmp_path / "dev.json").write_text(json.dumps({"data": articles}))
+  (tmp_path / "p.json").write_text('{"q": "ab cdx"}')
+  script.score_predictions(
+    run_settings.Settings(
+      {
+        "version_2_with_negative": False,
+        "f1_units": units,
+        "predict_file": str(tmp_path / "dev.json"),
+        "predictions_file": str(tmp_path / "p.json"),
+        "output_dir": str(tmp_path),
+      }
+    )
+  )
+  expected = {"exact_match": 0, "f1": pytest.approx(f1)}
+  assert results_in(capsys.readouterr().out) == expected
+  assert results_in(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+  "steps, threshold, read",
+  [
+    ("predict", None, "predict"),
+    ("train", "auto", "train eval"),
+    ("predict", "auto", "predict eval"),
+    ("eval", None, "eval"),
+    ("train", "1.5", "train"),
+  ],
+)
+def test_the_files_that_a_run_reads(script, steps, threshold, read):
+  files = {f"{name}_file": name for name in ("train", "eval", "predict")}
+  settings = run_settings.Settings(
+    {
+      **{f"do_{name}": name == steps for name in ("train", "eval", "predict")},
+      **files,
+      "eval_steps": 0,
+      "null_score_diff_threshold": threshold,
+    }
+  )
+  expected = {name: name for name in read.split()}
+  assert script.files_to_read(settings) == expected
+  if "eval" in read and threshold:
+    with pytest.raises(errors.InputError, match="--eval_file"):
+      script.files_to_read(settings.replace(eval_file=None))
+
+
+class Steps(list):
+  """The steps that a SquadRun takes."""
+
+  def __init__(self, is_auto):
+    self.threshold = types.SimpleNamespace(is_auto=is_auto)
+
+  def evaluate(self):
+    self.append("evaluate")
+    return "answers", {"f1": 2.0}
+
+  def predict(self, answers):
+    self.append(f"predict {answers}")
+
+  def __getattr__(self, name):
+    return lambda: self.append(name)
+
+
+@pytest.mark.parametrize(
+  "flags, is_auto, steps",
+  [
+    ("do_train", False, "train"),
+    ("do_train do_eval do_predict", False, "train evaluate predict answers"),
+    ("do_predict", False, "load predict None"),
+    ("do_predict", True, "load evaluate predict answers"),
+    (
+      "do_eval version_2_with_negative",
+      False,
+      "load look_up_threshold evaluate",
+    ),
+  ],
+)
+def test_the_steps_of_a_run(script, flags, is_auto, steps):
+  names = "do_train do_eval do_predict version_2_with_negative".split()
+  settings = {name: name in flags.split() for name in names}
+  taken = Steps(is_auto)
+  results = script.run_model(run_settings.Settings(settings), taken)
+  assert " ".join(taken) == f"{steps} write_report"
+  assert results == ({"f1": 2.0} if "evaluate" in steps else {})
+
+
+@pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
   """The golden model's lower layer; like SpanBERT, without head and pooler."""
   folder = tmp_path_factory.mktemp("encoder")
@@ -180,12 +281,15 @@ def trained(files, encoder, tmp_path_factory):
     null_score_diff_threshold="auto",
     num_logical_cpus=2,
     distribution_strategy="mirrored",
+    verbose_logging=True,
   )
   return folder, done
 
 
 def test_training_learns_and_writes_its_files(trained):
   folder, done = trained
+  # A detail of the log, for which --verbose_logging asks.
+  assert "'Basel' is not at answer_start" in done.err
   losses = [
     row["loss"] for row in script_runner.logged(folder) if "loss" in row
   ]

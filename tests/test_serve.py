@@ -16,10 +16,12 @@ import pytest
 import tensorflow as tf
 
 import heads
+import script_flags
 import script_runner
 import served
 import serving_models
 from answering import answers
+from common import errors, run_settings
 from message_facts import says
 from serving import text_models
 from test_head_answers import assert_same
@@ -53,6 +55,81 @@ def saved_model(tmp_path_factory):
   )
   write_answers(folder / "10")
   return folder
+
+
+@pytest.fixture(scope="module")
+def serve():
+  return script_flags.functions("serve")
+
+
+@pytest.mark.parametrize(
+  "folder, name",
+  [
+    ("a/mrpc", "mrpc"),
+    ("a/mrpc/", "mrpc"),
+    ("a/mrpc/12", "mrpc"),
+    ("a/mrpc/final_model", "mrpc"),
+    ("a/mrpc/best_model/", "mrpc"),
+    ("a/mrpc/model", "model"),
+    ("a/mrpc/v2", "v2"),
+  ],
+)
+def test_a_model_has_the_name_of_its_folder(serve, folder, name):
+  assert serve.default_name(folder) == name
+
+
+@pytest.mark.parametrize(
+  "saved, folders, given, expected",
+  [
+    (None, "x/a", None, "a"),
+    ("x/a", None, None, "a"),
+    ("x/a,x/b", "c/1", None, "a b c"),
+    ("x/a,x/b", "c/1", "p,q,r", "p q r"),
+    ("x/a", "y/a", None, "2 'a'"),
+    ("x/a", "y/b", "p,q,r", "3 2"),
+    ("x/a", None, "p/q", "'p/q'"),
+    ("x/a", None, "p:q", "'p:q'"),
+    ("x/a", "y/b", "p,", "''"),
+    (None, None, "p", "--model_dir"),
+  ],
+)
+def test_each_model_has_a_name(serve, saved, folders, given, expected):
+  settings = run_settings.Settings(
+    {"saved_model_dir": saved, "model_dir": folders, "model_name": given}
+  )
+  if expected.replace(" ", "").isalpha():
+    assert serve.model_names(settings) == expected.split()
+    return
+  with pytest.raises(errors.InputError, match=says(*expected.split())):
+    serve.model_names(settings)
+
+
+def test_a_comma_separates_folders_unless_a_folder_has_it(serve, tmp_path):
+  assert serve.folders(f"{tmp_path},{tmp_path}/b") == [
+    str(tmp_path),
+    f"{tmp_path}/b",
+  ]
+  (tmp_path / "a,b").mkdir()
+  assert serve.folders(f"{tmp_path}/a,b") == [f"{tmp_path}/a,b"]
+  assert serve.folders(None) == serve.folders("") == []
+
+
+@pytest.mark.parametrize(
+  "message, added",
+  [
+    ("no such head", ""),
+    ("odd; pass --port", ""),
+    ("odd; pass --pooling, or pass --head", "no --pooling:"),
+    ("odd; pass --pooling, or pass --dtype", "no --dtype or --pooling:"),
+  ],
+)
+def test_advice_that_only_an_export_can_follow(serve, message, added):
+  settings = run_settings.Settings({"port": 1, "head": None})
+  with pytest.raises(errors.InputError) as raised:  # noqa: SIM117
+    with serve._flags_of_exports(settings):
+      raise errors.InputError(message)
+  assert str(raised.value).startswith(message)
+  assert ("serve.py has " + added in str(raised.value)) == bool(added)
 
 
 def write_answers(folder):
