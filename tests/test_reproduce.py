@@ -17,6 +17,7 @@ from common import errors
 from reproduction import report, rows, runs
 
 BASE = "uncased_L-12_H-768_A-12"
+START = time.strftime("%Y-%m-%d")
 
 
 def write(path, text=""):
@@ -171,6 +172,11 @@ def test_a_finished_seed_is_not_run_again(plan, monkeypatch):
   assert record["command"] == runs.command(plan, 1)
   assert record["deviations"] == [] and record["model"] == BASE
   assert re.search(r", \d+ cores?(,|$)", record["machine"])
+  assert record["row"] == "mrpc-base" and record["seed"] == 1
+  assert record["data"] == plan.data and record["weights"] == plan.model
+  assert record["source"] == ["https://a.b/c.zip"] and record["grid"] == []
+  assert 0 <= record["seconds"] < 60
+  assert record["date"] in (time.strftime("%Y-%m-%d"), START)
   with pytest.raises(errors.InputError, match="is from another command"):
     runs.run(plan._replace(max_steps=3), 1)
 
@@ -187,6 +193,57 @@ def test_the_machine_has_cores(monkeypatch, count, cores):
   monkeypatch.setattr(runs.process_pool, "default_processes", lambda: count)
   monkeypatch.setattr(runs.shutil, "which", lambda name: None)
   assert runs.machine().endswith(cores)
+
+
+def test_the_machine_has_the_name_of_its_processor():
+  path = pathlib.Path("/proc/cpuinfo")
+  names = [
+    line.partition(": ")[2]
+    for line in (path.read_text() if path.exists() else "").splitlines()
+    if line.startswith("model name")
+  ]
+  assert not names or runs.machine().startswith(f"{names[0]}, ")
+
+
+def test_weights_are_identified_by_all_their_files(plan, monkeypatch):
+  folder = pathlib.Path(plan.model)
+  names = ["b.safetensors", "a.bin", "c.data-00000-of-00001"]
+  for name in [*names, "x.index", "bins", "c.data-0"]:
+    write(folder / name, name)
+  (folder / "download.json").unlink()
+  listdir = os.listdir
+  monkeypatch.setattr(
+    runs.os, "listdir", lambda path: sorted(listdir(path), reverse=True)
+  )
+  found = runs._weights(plan, 1)
+  assert found["model"] == BASE and found["source"] == []
+  assert [*found["sha256"]] == sorted([*names, "model.safetensors"])
+
+
+@pytest.mark.parametrize(
+  "row, files, expected",
+  [
+    ("mrpc-base", ["mrpc/train.tsv"], "mrpc"),
+    ("mrpc-base", ["train.tsv"], ""),
+    ("mrpc-base", ["mrpc/a/train.tsv"], None),
+    ("mrpc-base", [], None),
+    ("xnli-en-multilingual-uncased", ["xnli/XNLI-1.0/a.tsv"], "xnli"),
+    ("xnli-en-multilingual-uncased", ["XNLI-1.0/a.tsv"], ""),
+    ("xnli-en-multilingual-uncased", ["XNLI/a.tsv"], None),
+    ("squad1-base", ["squad1/train-v1.1.json"], None),
+  ],
+)
+def test_data_are_in_a_folder_of_downloads_or_in_their_own(
+  tmp_path, row, files, expected
+):
+  for name in files:
+    write(tmp_path / name)
+  if expected is None:
+    with pytest.raises(errors.InputError, match=re.escape(str(tmp_path))):
+      runs.find_data(rows.ROWS[row], str(tmp_path))
+    return
+  found = runs.find_data(rows.ROWS[row], str(tmp_path))
+  assert found == os.path.join(tmp_path, *filter(None, [expected]))
 
 
 def deviations(plan):
@@ -356,9 +413,11 @@ def test_a_run_begins_with_the_last_checkpoint_of_the_run_before(tmp_path):
     (["seed_2"], 3, "seed_3"),
   ],
 )
+@pytest.mark.parametrize("unfinished", ["seed_1", "seed_2", "seed_3"])
 def test_a_seed_starts_from_its_own_run_or_from_the_first(
-  tmp_path, files, seed, folder
+  tmp_path, files, seed, folder, unfinished
 ):
+  write(tmp_path / "pretrain-base" / unfinished / "log.txt")
   for name in files:
     write(tmp_path / "pretrain-base" / name / "result.json")
   plan = runs.Plan(rows.ROWS["pretrain-base-512"], "", "", str(tmp_path))
