@@ -16,7 +16,6 @@ drawn again. `skip_shuffle` finds the place with a regular expression, whose
 characters are the words. No TensorFlow.
 """
 
-import collections
 import functools
 import random
 import re
@@ -26,18 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from pretraining import packings
-
 WORDS_TOGETHER = 1 << 17  # More are hardly faster, and need more memory.
 _RESERVE = 1 << 13  # The words of several shuffles.
 # A character is the top 16 bits of a word plus the first of these numbers,
 # because Unicode has no characters at some of the numbers below.
 _FIRST, _LAST = 0x10000, 0x1FFFF
 MAX_SHUFFLED = 1 << 10  # The largest list that `skip_shuffle` skips.
-_STEPS_PER_PATTERN = 16
 _STEPS_TOGETHER = 32  # Words of each list that `shuffled` reads at a time.
-# Compiling a pattern for all steps of a size takes as long as it saves here.
-_USES_OF_COMMON_SIZE = 2000
 # Rejected words and accepted words differ, so giving back rejected words cannot
 # help a match: from Python 3.11 on, the pattern says so.
 _ANY_NUMBER = "*+" if sys.version_info >= (3, 11) else "*"
@@ -82,8 +76,6 @@ class BulkRandom(random.Random):
     self.position = 0
     # (index of a word, state of the twister before it was made).
     self._states: list[tuple[int, Any]] = []
-    self._uses: collections.Counter = collections.Counter()
-    self._whole_patterns: dict[int, Callable] = {}
     self.extend()
 
   def extend(self) -> None:
@@ -174,24 +166,11 @@ class BulkRandom(random.Random):
 
   def skip_shuffle(self, size: int) -> None:
     """Skips the words of a shuffle of a list of at most MAX_SHUFFLED."""
-    if match := self._whole_patterns.get(size):
-      self._skip(match)
-      return
-    self._uses[size] += 1
-    if self._uses[size] == _USES_OF_COMMON_SIZE:
-      self._whole_patterns[size] = _shuffle_pattern(size, 1)
-    # Other sizes share the patterns that start at multiples of 16.
-    aligned = max(1, size // _STEPS_PER_PATTERN * _STEPS_PER_PATTERN)
-    for limit in range(size, aligned, -1):
-      self.randint(1, limit)
-    for limit in range(aligned, 1, -_STEPS_PER_PATTERN):
-      self._skip(_shuffle_pattern(limit, max(1, limit - _STEPS_PER_PATTERN)))
-
-  def _skip(self, match: Callable) -> None:
-    # A match that runs out of words fails, and starts again.
-    while not (found := match(self._text, self.position)):
-      self.extend()
-    self.position = found.end()
+    for match in _shuffle_patterns(size):
+      # A match that runs out of words fails, and starts again.
+      while not (found := match(self._text, self.position)):
+        self.extend()
+      self.position = found.end()
 
   def skip_codes(self, match: Callable) -> None:
     """Skips the words whose `codes` a pattern matches, given its `match`."""
@@ -200,17 +179,19 @@ class BulkRandom(random.Random):
     self.position = found.end()
 
 
-packings.coin_flips.register(BulkRandom, BulkRandom.coin_flips)
-
-
 @functools.cache
-def _shuffle_pattern(size: int, rest: int) -> Callable:
-  """Returns `match` of a pattern for the words of randint(1, n).
+def _shuffle_patterns(size: int) -> tuple[Callable, ...]:
+  """Returns `match` of patterns for the words of a shuffle, in their order.
 
-  n is size, size - 1, ... rest + 1.
+  A pattern is for randint(1, n) from n = size down to 1 + `size` without its
+  lowest one bit. So sizes share patterns: size 13, binary 1101, has a pattern
+  for 13, one for 12 to 9 and one for 8 to 2.
   """
-  limits = range(size, rest, -1)
-  return re.compile("".join(map(_number_pattern, limits))).match
+  if size <= 1:
+    return ()
+  rest = size & (size - 1)
+  numbers = map(_number_pattern, range(size, max(1, rest), -1))
+  return (re.compile("".join(numbers)).match, *_shuffle_patterns(rest))
 
 
 def _number_pattern(limit: int) -> str:

@@ -65,9 +65,7 @@ def test_its_state_is_the_source_s():
 
 
 @pytest.mark.parametrize("together", [50, 1 << 14])
-@pytest.mark.parametrize("common", [0, 1, 1 << 30])
-def test_skipped_shuffles(monkeypatch, together, common):
-  monkeypatch.setattr(bulk_random, "_USES_OF_COMMON_SIZE", common)
+def test_skipped_shuffles(together):
   sizes = [*range(40), 125, 125, 125, 64, 300, bulk_random.MAX_SHUFFLED]
   expected, source = used_generator(), used_generator()
   rng = bulk_random.BulkRandom(source, together=together)

@@ -17,7 +17,6 @@ passes. No TensorFlow.
 """
 
 import bisect
-import functools
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -97,13 +96,13 @@ def truncated(
   return _cut(a, cuts_a), _cut(b, cuts_b)
 
 
-@functools.singledispatch
 def coin_flips(rng: random.Random, count: int) -> Any:
   """Returns whether each of `count` random() is below 0.5, as a sequence.
 
-  Subclasses of random.Random may register a faster form.
+  A generator may have a faster method of this name.
   """
-  return [rng.random() < 0.5 for _ in range(count)]
+  flip = getattr(rng, "coin_flips", None)
+  return flip(count) if flip else [rng.random() < 0.5 for _ in range(count)]
 
 
 def _cut(token_range: tuple[int, int], cuts: Sequence[bool]) -> tuple[int, int]:
