@@ -3,73 +3,50 @@
 import os
 import sys
 import time
-
-import tqdm
+from typing import Any
 
 # The interval between lines if standard error is not a terminal.
 _SECONDS_BETWEEN_LINES = 30.0
-# tqdm gives {bar} the columns that are left, and cuts off what does not fit.
-_BAR_FORMAT = "{desc}  {remaining} left  {percentage:3.0f}%|{bar}|"
-_LEAST_BAR = 24  # Columns for the bar, the percentage and the remaining time.
 
 
-class Bar(tqdm.tqdm):
-  """A progress bar with its numbers first, for terminals of any width."""
+class NoBar:
+  """Stands for a progress bar where there is no terminal."""
 
-  _width = 0  # Columns of the terminal when the bar was last drawn.
-  _texts = ("", "")
+  disable = True
+  n = 0
 
   def describe(self, text: str, details: str = "") -> None:
-    """Sets the texts; `details` are shown if the terminal is wide enough."""
-    if self.disable:
-      return
-    self._texts = text, details
-    both = "  ".join(filter(None, self._texts))
-    columns = self._columns()
-    fits = columns is None or len(both) + _LEAST_BAR <= columns
-    # No refresh here: `update` draws when tqdm's interval has passed.
-    self.set_description_str(both if fits else text, refresh=False)
+    """Does nothing, like the other methods."""
 
-  def display(self, msg: str | None = None, pos: int | None = None) -> bool:
-    """Draws the bar; in a resized window, clears the old one first."""
-    self._follow_window()
-    return super().display(msg, pos)
+  def update(self, n: float) -> None:
+    """Does nothing."""
 
-  def clear(self, nolock: bool = False) -> None:
-    """Clears the bar, before a line of the log is written."""
-    if not self.disable:
-      self._follow_window()
-      super().clear(nolock)
-
-  def _columns(self) -> int | None:
-    return self.dynamic_ncols(self.fp)[0] if self.dynamic_ncols else None
-
-  def _follow_window(self) -> None:
-    columns = self._columns()
-    if self._width and columns and columns != self._width:
-      # A terminal wraps the old bar, of `_width` columns, in a narrower window.
-      rows = -(-self._width // columns) - 1
-      self.fp.write("\r" + f"\x1b[{rows}A" * (rows > 0) + "\x1b[J")
-      # The new printer does not overwrite the old bar with spaces.
-      self.sp = self.status_printer(self.fp)
-      self.describe(*self._texts)
-    self._width = columns or 0
+  def close(self) -> None:
+    """Does nothing."""
 
 
-def bar(total: float, done: int = 0, stream=None) -> Bar:
-  """Returns a progress bar, which is disabled without a terminal."""
+def bar(total: float, done: int = 0, stream=None) -> Any:
+  """Returns a progress_bar.Bar, or without a terminal a NoBar."""
   stream = stream or sys.stderr
-  return Bar(
+  if not _shows_bars(stream):
+    return NoBar()
+  # Importing tqdm takes 40 ms, which only terminals need.
+  from common import progress_bar
+
+  return progress_bar.Bar(
     total=total,
     initial=done,
     file=stream,
-    disable=not _shows_bars(stream),
-    bar_format=_BAR_FORMAT,
+    bar_format=progress_bar.FORMAT,
     dynamic_ncols=True,
   )
 
 
-interval = tqdm.tqdm.format_interval  # 3920 -> "1:05:20"
+def interval(seconds: float) -> str:
+  """Returns a time as text: 3920 is "1:05:20", 65 is "01:05"."""
+  minutes, rest = divmod(int(seconds), 60)
+  hours, minutes = divmod(minutes, 60)
+  return f"{hours}:" * (hours > 0) + f"{minutes:02}:{rest:02}"
 
 
 def _shows_bars(stream) -> bool:

@@ -2,10 +2,13 @@
 
 import io
 import os
+import subprocess
+import sys
 
 import pytest
 
 from common import progress
+from script_runner import ROOT
 
 
 class Screen(io.StringIO):
@@ -95,3 +98,23 @@ def test_a_terminal_without_a_size_gets_no_bar(monkeypatch, size, is_shown):
   stream.fileno = lambda: 2
   monkeypatch.setattr(os, "get_terminal_size", lambda number: size)
   assert progress.bar(4, stream=stream).disable != is_shown
+
+
+@pytest.mark.parametrize(
+  "seconds, text",
+  [(0.9, "00:00"), (65, "01:05"), (3599, "59:59"), (3920.5, "1:05:20")],
+)
+def test_an_interval_as_text(seconds, text):
+  assert progress.interval(seconds) == text
+
+
+def test_only_a_terminal_needs_tqdm():
+  code = (
+    "import sys; from common import progress\n"
+    "done = progress.Progress(1, parts=1, part_name='parts', unit='lines')\n"
+    "done.advance(1, 5); print('tqdm' in sys.modules)"
+  )
+  run = subprocess.run(
+    [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
+  )
+  assert run.stdout == "False\n" and "1/1 parts" in run.stderr
