@@ -1,8 +1,11 @@
 """PyTorch's files (pytorch_model.bin) are read if torch is installed."""
 
 import collections
+import os
 import subprocess
 import sys
+import types
+import zipfile
 
 import numpy as np
 import pytest
@@ -117,6 +120,128 @@ def test_a_changed_byte_is_found_by_its_checksum(tmp_path):
     errors.InputError, match="its entry .*data/0 is damaged.*copy"
   ):
     weight_files.open_reader(str(path))
+
+
+class FakeTensor:
+  """A torch.Tensor of a type that NumPy may lack."""
+
+  def __init__(self, dtype, value):
+    self.dtype, self.value = f"torch.{dtype}", np.array(value)
+    self.shape = self.value.shape
+
+  def element_size(self):
+    return int("".join(filter(str.isdecimal, self.dtype)) or 8) // 8
+
+  def is_floating_point(self):
+    return "float" in self.dtype
+
+  def float(self):
+    return FakeTensor("float32", self.value.astype(np.float32))
+
+  def to_dense(self):
+    return self
+
+  def numpy(self, *, force):
+    assert force and self.dtype != "torch.bfloat16"
+    return self.value
+
+
+@pytest.fixture
+def fake_torch(tmp_path, monkeypatch):
+  """A stand-in for torch, so that reading is tested without the package.
+
+  A test sets `state`, what torch.load returns; `options` has its arguments.
+  """
+
+  def load(path, **options):
+    fake.options = options
+    if isinstance(fake.state, BaseException):
+      raise fake.state
+    return fake.state
+
+  fake = types.SimpleNamespace(load=load, Tensor=FakeTensor, state={})
+  monkeypatch.setitem(sys.modules, "torch", fake)
+  monkeypatch.setattr(program, "installed_version", lambda package: "2.6")
+  return fake
+
+
+@pytest.mark.parametrize("entry", ["", "state_dict", "model"])
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_what_torch_loads_is_read(tmp_path, fake_torch, is_zip, entry):
+  path = tmp_path / "pytorch_model.bin"
+  path.write_bytes(b"pickle")
+  if is_zip:
+    with zipfile.ZipFile(path, "w") as archive:
+      archive.writestr("data/0", b"value")
+  tensors = {
+    "bert.a": FakeTensor("float32", [1.5, 2]),
+    "bert.b": FakeTensor("bfloat16", [[0.5]]),
+    "bert.c": FakeTensor("int16", [3]),
+    "bert.d": FakeTensor("bool", True),
+    "bert.e": FakeTensor("float64", [0.1]),
+    7: FakeTensor("float32", [1.0]),
+    "bert.step": 12,
+  }
+  fake_torch.state = {"epoch": 3, entry: tensors} if entry else tensors
+  reader = weight_files.open_reader(str(tmp_path))
+  assert fake_torch.options == {
+    "map_location": "cpu",
+    "weights_only": True,
+    "mmap": is_zip,
+  }
+  assert [*reader.shapes] == [f"bert.{name}" for name in "abcde"]
+  for name, shape in reader.shapes.items():
+    value, expected = reader.read(name), tensors[name].value
+    assert value.shape == shape
+    is_half = name == "bert.b"
+    assert value.dtype == (np.float32 if is_half else expected.dtype)
+    np.testing.assert_array_equal(value, expected)
+  assert reader.notes == ["weights are converted from BF16 to float32"]
+
+
+_LONG = "Weights only load failed. Re-run it. WeightsUnpickler error: "
+
+
+@pytest.mark.parametrize(
+  "state, reason",
+  [
+    (RuntimeError(f"{_LONG}Unsupported x. Please y"), "(Unsupported x)"),
+    (RuntimeError("one line\nanother"), "(one line)"),
+    (EOFError(), "(EOFError)"),
+    ({"bert.a": 3}, "no named tensors"),
+    ([FakeTensor("float32", [1])], "no named tensors"),
+    ({"bert.a": FakeTensor("uint8", [1])}, "bert.a is of type U8;"),
+    ({"bert.a": FakeTensor("int8", [1])}, "bert.a is of type I8;"),
+    ({"bert.a": FakeTensor("float8_e5m2", [1])}, "bert.a is of type F8_E5M2;"),
+  ],
+)
+def test_what_torch_cannot_load_is_named(tmp_path, fake_torch, state, reason):
+  path = tmp_path / "pytorch_model.bin"
+  path.write_bytes(b"pickle")
+  fake_torch.state = state
+  with pytest.raises(errors.InputError) as refused:
+    weight_files.open_reader(str(tmp_path))
+  assert str(path) in str(refused.value) and reason in str(refused.value)
+
+
+def test_full_memory_is_no_damage(tmp_path, fake_torch):
+  (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
+  fake_torch.state = MemoryError()
+  with pytest.raises(MemoryError):
+    weight_files.open_reader(str(tmp_path))
+
+
+def test_a_damaged_entry_of_a_zip_is_found_anew(tmp_path, fake_torch):
+  path = tmp_path / "pytorch_model.bin"
+  with zipfile.ZipFile(path, "w") as archive:
+    archive.writestr("data/0", b"value")
+  fake_torch.state = {"bert.a": FakeTensor("float32", [1])}
+  weight_files.open_reader(str(tmp_path))  # Caches that the file is intact.
+  path.write_bytes(path.read_bytes().replace(b"value", b"velue"))
+  stat = path.stat()
+  os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 10**9))
+  with pytest.raises(errors.InputError, match="entry data/0 is damaged"):
+    weight_files.open_reader(str(tmp_path))
 
 
 @pytest.mark.parametrize(

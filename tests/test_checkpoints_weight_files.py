@@ -8,6 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 
 import stored_weights
@@ -250,6 +251,45 @@ def test_a_kill_during_a_replacement_keeps_the_old_weights(
   for path in (prefix, str(tmp_path)):
     assert weight_files.open_reader(path).read("a").tolist() == [1, 1, 1]
   assert len(os.listdir(tmp_path)) == 2
+
+
+def test_a_checkpoint_may_be_in_a_new_or_the_current_folder(
+  tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  for prefix in ("x.ckpt", "new/folder/x.ckpt"):
+    weight_files.write_tf1(prefix, VALUES)
+    check_equal(stored_weights.read(prefix), VALUES)
+  assert len(os.listdir(tmp_path)) == 3
+
+
+def test_the_index_is_the_last_file(prefix):
+  """A copy that is cut off then has no index, and is no checkpoint."""
+  pathlib.Path(f"{prefix}.meta").touch()
+  ends = [path.rpartition(".")[2] for path in weight_files.files_of(prefix)]
+  assert ends == ["data-00000-of-00001", "meta", "index"]
+
+
+def test_an_adapter_next_to_whole_weights_is_named(tmp_path, caplog):
+  weights = {"bert.a": np.ones(2, np.float32)}
+  safetensors.numpy.save_file(weights, tmp_path / "model.safetensors")
+  weight_files.open_reader(str(tmp_path))
+  assert not caplog.text
+  (tmp_path / "adapter_config.json").write_text("{}")
+  for _ in range(2):
+    assert [*weight_files.open_reader(str(tmp_path)).shapes] == ["bert.a"]
+  assert caplog.text.count("adapter_config.json") == 1
+
+
+def test_reports_are_sorted(tmp_path):
+  names = [f"{letter}{letter}" for letter in "qwertzuiop"]
+  stored = dict.fromkeys(names[:7], np.zeros(1, np.float32))
+  weight_files.write_tf1(f"{tmp_path}/x", stored)
+  report = weight_files.load(
+    model(**dict.fromkeys(names[3:], [1])), f"{tmp_path}/x", allowed_missing="."
+  )
+  parts = names[3:7], names[7:], names[:3]
+  assert report == tuple(map(sorted, parts))
 
 
 def test_a_folder_that_is_a_file_is_refused(tmp_path):

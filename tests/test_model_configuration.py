@@ -197,3 +197,43 @@ def test_the_largest_vocabulary_and_the_longest_sequence():
     tiny().check_vocabulary(31, "words.txt")
   with pytest.raises(errors.InputError, match=says("13", "12")):
     tiny().check_sequence_length(13)
+
+
+@pytest.mark.parametrize(
+  "name, name_here",
+  [
+    ("gelu_python", "gelu_erf"),
+    ("gelu_fast", "gelu"),
+    ("gelu_pytorch_tanh", "gelu"),
+  ],
+)
+def test_other_names_of_an_activation_are_read(name, name_here):
+  config = modeling.BertConfig.from_dict(huggingface(hidden_act=name))
+  assert config.hidden_act == name_here
+
+
+@pytest.mark.parametrize(
+  "values, name, weights, expected",
+  [
+    *(
+      ({key: "x"}, "bert_config.json", "", True)
+      for key in ("model_type", "architectures", "transformers_version")
+    ),
+    # In files from 2019, no key shows the format.
+    *(
+      ({"vocab_size": 9}, "config.json", weights, True)
+      for weights in ("model.safetensors", "pytorch_model.bin", "tf_model.h5")
+    ),
+    ({}, "config.json", "bert_model.ckpt.index", False),
+    ({}, "bert_config.json", "pytorch_model.bin", False),
+  ],
+)
+def test_keys_or_weights_show_the_format(
+  values, name, weights, expected, tmp_path
+):
+  if weights:
+    (tmp_path / weights).touch()
+  path = str(tmp_path / name)
+  assert configuration.is_huggingface(values, path) == expected
+  known = expected and not weights
+  assert configuration.is_huggingface(values) == known

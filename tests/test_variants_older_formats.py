@@ -90,6 +90,16 @@ def test_damaged_files_are_named(tmp_path, name, file, data, facts):
     assert fact in str(refused.value)
 
 
+@pytest.mark.parametrize("missing", ["vocab.json", "merges.txt"])
+def test_a_missing_file_is_named(tmp_path, missing):
+  write_folder(tmp_path, "roberta")
+  path = str(tmp_path / "vocab.json")
+  files = vocabulary_files.VocabularyFiles(path)
+  (tmp_path / missing).unlink()
+  with pytest.raises(errors.InputError, match=f"no such file.*{missing}"):
+    vocabularies.make_tokenizer(files)
+
+
 def test_normalized_tweets_are_refused(tmp_path):
   write_folder(tmp_path, "bertweet")
   (tmp_path / "tokenizer_config.json").write_text('{"normalization": true}')
@@ -144,11 +154,12 @@ def test_rules_of_bytes_are_those_of_transformers(tmp_path, space):
 
 
 def test_special_tokens_have_the_ids_of_the_vocabulary(tmp_path):
-  vocab = {"<mask>": 9, "</s>": 7, "<s>": 5, "a": 0}
+  vocab = {"<mask>": 9, "</s>": 7, "<s>": 5, "a": 0, "<pad>": 1}
   values = converted(tmp_path, vocab=json.dumps(vocab), merges="")
   flags = dict.fromkeys(("single_word", "rstrip", "normalized"), False)
   assert values["added_tokens"] == [
     {"id": 5, "content": "<s>", "lstrip": False, "special": True, **flags},
+    {"id": 1, "content": "<pad>", "lstrip": False, "special": True, **flags},
     {"id": 7, "content": "</s>", "lstrip": False, "special": True, **flags},
     # As in the released files: the mask includes the space before it.
     {"id": 9, "content": "<mask>", "lstrip": True, "special": True, **flags},

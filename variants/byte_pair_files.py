@@ -26,7 +26,7 @@ def content(folder: json_files.Folder, name: str, config: dict) -> dict:
     InputError: a file is missing or damaged.
   """
   vocab = folder.read(name, required=True)
-  space = bool(config.get("add_prefix_space", False))
+  space = bool(config.get("add_prefix_space"))
   path = folder.path_of(MERGES)
   merges = []
   for number, line in file_io.read_lines(path):

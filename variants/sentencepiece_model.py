@@ -22,7 +22,7 @@ from common import errors, file_io, json_files
 FILES = ("spiece.model",)
 OTHER_NAMES = ("30k-clean.model", "sentencepiece.bpe.model")
 _UNIGRAM = 1
-_NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4  # Kinds of pieces.
+_NORMAL, _USER_DEFINED = 1, 4  # Kinds of pieces.
 _SPACE = "\u2581"  # Stands for a space in pieces.
 # XLM-R's ids 0 to 3; the file's first three pieces are replaced by them.
 _XLM: tuple[str, ...] = ("<s>", "<pad>", "</s>", "<unk>")
