@@ -3,8 +3,6 @@
 Shapes use the letters of modeling.py.
 """
 
-import itertools
-
 import tensorflow as tf
 
 import configuration
@@ -87,89 +85,6 @@ class MaskedLMHead(named_weights.Weights):
       x = layers.dense(x, weights, "transform/dense", self._activation)
       x = layers.layer_norm(x, weights, "transform/LayerNorm", self._epsilon)
     return layers.output_logits(x, self._table(), weights["output_bias"])
-
-
-def word_weights(
-  head: MaskedLMHead,
-  states: tf.Tensor,
-  input_mask: tf.Tensor,
-  pooling: str,
-  activation: str,
-) -> tf.Tensor:
-  """Returns a weight for each vocabulary token, float32 [B, V], mostly 0.
-
-  SPLADE: log(1 + relu(logit)), pooled over the text by the maximum (arXiv
-  2109.10086) or the sum (arXiv 2107.05720).
-
-  Args:
-    states: the last states [B, T, H].
-    input_mask: integers [B, T].
-    pooling: "max" or "sum".
-    activation: "relu", or "log1p_relu" to apply log(1 + x) twice.
-  """
-
-  def weigh_text(text: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-    # Padding gets the logit 0, which gives the weight 0.
-    weights = head(text[0]) * tf.cast(text[1], tf.float32)[:, tf.newaxis]
-    # The maximum may come first, because the weight grows with the logit.
-    if pooling == "max":
-      weights = tf.reduce_max(weights, 0, keepdims=True)  # [1, V]
-    weights = tf.math.log1p(tf.nn.relu(weights))
-    if activation == "log1p_relu":
-      weights = tf.math.log1p(weights)
-    return tf.reduce_sum(weights, 0)
-
-  # One text at a time: the logits [B, T, V] of a batch would take gigabytes.
-  return tf.map_fn(
-    weigh_text, (states, input_mask), fn_output_signature=tf.float32
-  )
-
-
-def pair_target_shapes(
-  config: configuration.BertConfig, width: int | None = None
-) -> dict[str, tuple]:
-  """Returns {name: shape} of the span boundary head of SpanBERT's authors.
-
-  The names are the authors'. `width` is the width of the word embeddings.
-  """
-  prefix, hidden = "cls/pair_target_predictions/", config.hidden_size
-  # As in the authors' program: 20 places, whose embeddings are 200 wide.
-  shapes: dict[str, tuple] = {f"{prefix}position_embeddings": (20, 200)}
-  sizes = (2 * hidden + 200, hidden, width or hidden)
-  for number, (inputs, outputs) in enumerate(itertools.pairwise(sizes), 1):
-    name = f"{prefix}mlp_layer_norm/"
-    shapes |= configuration.dense_shapes(
-      f"{name}linear{number}", inputs, outputs
-    )
-    shapes |= configuration.norm_shapes(f"{name}layer_norm{number}", outputs)
-  shapes[f"{prefix}output_bias"] = (config.vocab_size,)
-  return shapes
-
-
-def replaced_token_shapes(config: configuration.BertConfig) -> dict[str, tuple]:
-  """Returns {name: shape} of a `ReplacedTokenHead`."""
-  prefix, width = "cls/replaced_tokens/", config.hidden_size
-  return {
-    **configuration.dense_shapes(f"{prefix}dense", width, width),
-    **output_shapes(config, prefix, 1),
-  }
-
-
-class ReplacedTokenHead(named_weights.Weights):
-  """Predicts whether each token was replaced (ELECTRA's discriminator)."""
-
-  def __init__(self, config: configuration.BertConfig, *, seed: int = 12345):
-    shapes = replaced_token_shapes(config)
-    super().__init__(shapes, stddev=config.initializer_range, seed=seed)
-    self._activation = layers.get_activation(config.hidden_act)
-
-  def __call__(self, sequence_output: tf.Tensor) -> tf.Tensor:
-    """Returns logits [B, T] from [B, T, H], above 0 for a replaced token."""
-    weights = self.weights_below("cls/replaced_tokens/")
-    x = layers.dense(sequence_output, weights, "dense", self._activation)
-    return layers.output_logits(
-      x, weights["output_weights"], weights["output_bias"]
-    )[..., 0]
 
 
 class _OutputHead(named_weights.Weights):

@@ -26,7 +26,7 @@ from checkpoints import (
 from common import errors, run_settings
 from squad import windowing as squad_windowing
 from text import input_sequences
-from variants import registry, vocabularies
+from variants import registry, sparse_vectors, vocabularies
 
 TEXTS = tf.TensorSpec([None], tf.string)
 IDS = tf.TensorSpec([None, None], tf.int32)
@@ -262,10 +262,10 @@ class WordWeigher(MaskFiller):
   named = ServedModel.named
 
   def from_ids(self, **inputs: tf.Tensor) -> dict:
-    """Returns {"embedding": [B, V]}; see heads.word_weights."""
+    """Returns {"embedding": [B, V]}; see sparse_vectors."""
     states, mask = self._head_states(self.encode(inputs)), inputs["input_mask"]
     rules = self.settings.sparse_pooling, self.settings.sparse_activation
-    weights = heads.word_weights(self.head, states, mask, *rules)
+    weights = sparse_vectors.word_weights(self.head, states, mask, *rules)
     return {"embedding": weights}
 
 

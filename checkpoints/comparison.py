@@ -6,7 +6,7 @@ import tensorflow as tf
 import configuration
 import heads
 from checkpoints import converter, weight_files
-from variants import registry
+from variants import electra, registry
 
 
 def random_batch(config: configuration.BertConfig) -> list[np.ndarray]:
@@ -49,7 +49,7 @@ def outputs(source: converter.Source) -> dict[str, np.ndarray]:
     ),
     "cls/replaced_tokens/": (
       "replaced_tokens",
-      heads.ReplacedTokenHead(config),
+      electra.ReplacedTokenHead(config),
       sequence,
     ),
     "cls/squad/": ("span", heads.SpanHead(config), sequence),

@@ -21,7 +21,7 @@ import numpy as np
 import configuration
 import heads
 from common import errors, flag_values
-from variants import registry
+from variants import electra, registry, spanbert
 
 
 class Layout(NamedTuple):
@@ -311,9 +311,9 @@ def _tf1_names(variant: str, numbers: Sequence[str]) -> list[str]:
   )
   shapes = {**registry.shapes(config), **heads.masked_lm_shapes(config)}
   if variant == "electra":
-    shapes.update(heads.replaced_token_shapes(config))
+    shapes.update(electra.replaced_token_shapes(config))
   if variant == "bert":
-    shapes.update(heads.pair_target_shapes(config))
+    shapes.update(spanbert.pair_target_shapes(config))
   for head in ("cls/seq_relationship/", "", "cls/squad/"):
     shapes.update(heads.output_shapes(config, head, 1))
   of_layer = "encoder/(layer|transformer/group)_[01]/"

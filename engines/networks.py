@@ -108,7 +108,7 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
 def _word_weights(
   logits: np.ndarray, input_mask: np.ndarray, options: OutputOptions
 ) -> np.ndarray:
-  """Returns weights [B, V] for logits [B, T, V], like heads.word_weights."""
+  """Returns weights [B, V] for logits [B, T, V], as in sparse_vectors."""
   weights = logits * np.asarray(input_mask)[..., np.newaxis]
   if options.sparse_pooling == "max":
     weights = weights.max(1, keepdims=True)

@@ -18,7 +18,7 @@ from common import run_settings
 from features import text_batches
 from text import input_sequences
 from training import distribution
-from variants import registry
+from variants import registry, sparse_vectors
 
 # Number of tokens whose vectors are in memory at a time. Four layers of
 # BERT-base take 200 MB.
@@ -103,7 +103,7 @@ def make_compute(
     if head:
       rules = settings.sparse_pooling, settings.sparse_activation
       states = model.head_states(output.sequence_output)
-      return heads.word_weights(head, states, input_mask, *rules)
+      return sparse_vectors.word_weights(head, states, input_mask, *rules)
     if pooling:
       return heads.pool(output, input_mask, pooling)
     chosen = [output.all_encoder_layers[layer] for layer in layers]

@@ -8,6 +8,7 @@ import heads
 import tiny_model
 from checkpoints import weight_names
 from common import flag_values
+from variants import spanbert
 
 CONFIG = tiny_model.tiny(num_hidden_layers=3)
 NAMES = {
@@ -16,7 +17,7 @@ NAMES = {
   **heads.output_shapes(CONFIG, "cls/seq_relationship/", 2),
   **heads.output_shapes(CONFIG, "", 2),
   **heads.output_shapes(CONFIG, "cls/squad/", 2),
-  **heads.pair_target_shapes(CONFIG),
+  **spanbert.pair_target_shapes(CONFIG),
 }
 # The number of weights without a counterpart: in Model Garden, the heads of
 # classifiers and of SQuAD; in DistilBERT, segment embeddings and the

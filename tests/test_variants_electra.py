@@ -4,13 +4,12 @@ import pathlib
 
 import numpy as np
 
-import heads
 import modeling
 import stored_weights
 import tiny_model
 import transformers_goldens
 from checkpoints import converter, weight_files
-from variants import registry
+from variants import electra, registry
 
 GOLDEN = pathlib.Path("tests/golden/electra")
 ORIGINAL = GOLDEN / "original"
@@ -48,7 +47,7 @@ def test_the_authors_discriminator_gives_their_probabilities(tmp_path):
   weight_files.load(
     encoder.variables, source.reader, allowed_missing=["^bert/pooler/"]
   )
-  head = heads.ReplacedTokenHead(source.config)
+  head = electra.ReplacedTokenHead(source.config)
   weight_files.load(head.variables, source.reader)
   output = encoder(
     *(

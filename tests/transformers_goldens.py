@@ -9,7 +9,7 @@ import tensorflow as tf
 import heads
 import modeling
 from checkpoints import weight_files
-from variants import registry
+from variants import electra, registry
 
 NO_POOLER = ["^bert/pooler/"]
 
@@ -80,7 +80,7 @@ class Loaded:
       self.check("start_logits", start)
       self.check("end_logits", end)
     elif task == "PreTraining":  # Only ELECTRA.
-      head = heads.ReplacedTokenHead(self.config)
+      head = electra.ReplacedTokenHead(self.config)
       self.check("logits", self.head(head)(states))
     else:
       count = self.reader.shapes["output_bias"][0]

@@ -20,7 +20,7 @@ from checkpoints import model_folder, model_writer
 from classification import data
 from common import errors, flag_values
 from text import input_sequences
-from variants import registry
+from variants import registry, sparse_vectors
 
 KINDS = (data.RETRIEVAL,)
 COMPARES = True
@@ -67,7 +67,7 @@ def network(base: type) -> type:
         for name in input_sequences.NAMES
       }
       states = self.bert.encode(inputs, dropout_seed).sequence_output
-      weights = heads.word_weights(
+      weights = sparse_vectors.word_weights(
         self.head, states, inputs["input_mask"], *self._rules
       )
       return tf.reshape(weights, [*sizes[:2], weights.shape[-1]])

@@ -222,7 +222,7 @@ class ReplacedTokensModel(networks.Network):
     super().__init__()
     self.config, self._generator_config = config, generator
     self.bert: Any = registry.make_encoder(config, **model_options)
-    self.head = heads.ReplacedTokenHead(config, seed=model_options["seed"])
+    self.head = electra.ReplacedTokenHead(config, seed=model_options["seed"])
     self.generator = Generator(generator, self.bert, **model_options)
     self.masked_lm = GeneratorHead(
       generator, self.generator.word_embeddings, seed=model_options["seed"]

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 import configuration
-import heads
 import layers
 import modeling
 import named_weights
 from pretraining import objectives
+from variants import spanbert
 
 _SCOPE = "cls/pair_target_predictions/"  # As in the authors' file.
 
@@ -71,7 +71,7 @@ def find_spans(batch: dict) -> Spans:
 class SpanBoundary(named_weights.Weights, objectives.Objective):
   """Predicts the words of spans; see objectives.Objective.
 
-  heads.pair_target_shapes lists the variables. The table of words is the
+  spanbert.pair_target_shapes lists the variables. The table of words is the
   encoder's.
   """
 
@@ -86,7 +86,7 @@ class SpanBoundary(named_weights.Weights, objectives.Objective):
     seed: int,
   ):
     """Creates the variables for word embeddings [V, E]; in BERT, E is H."""
-    shapes = heads.pair_target_shapes(config, word_embeddings.shape[1])
+    shapes = spanbert.pair_target_shapes(config, word_embeddings.shape[1])
     super().__init__(shapes, stddev=config.initializer_range, seed=seed)
     act = configuration.masked_lm_act(config)
     self._activation = layers.get_activation(act)
