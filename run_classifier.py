@@ -19,9 +19,10 @@ A trained model classifies texts at once; --text=- reads standard input:
 
 from answering import export_options
 from classification import classifier_flags
-from common import command, file_io, flags
+from common import command, flags
+from running import repetitions
 from serving import text_flags
-from training import common_flags, repeated_runs
+from training import common_flags
 
 common_flags.define_fine_tuning_flags()
 classifier_flags.define_task_flags()
@@ -36,7 +37,12 @@ flags.define_options(
 )
 flags.define_options(export_options.ENGINE)
 flags.rule("engine", needs="do_predict")
-flags.rule("seed", needs="do_train|eval_fraction", not_with="seeds")
+flags.rule("seed", needs="do_train|eval_fraction")
+repetitions.define(
+  repetitions.Script(
+    "classification", "the first of --metrics", "glue_submission_dir"
+  )
+)
 flags.rule("freeze_encoder", needs="do_train")
 flags.rule(
   "bucket_by_length",
@@ -44,7 +50,6 @@ flags.rule(
   why=", which reads cached features, not sequences",
 )
 text_flags.define("text", "text_b")
-command.check_early(lambda: repeated_runs.parse_seeds(flags.FLAGS.seeds))
 # --help and flag errors need no TensorFlow, which takes seconds to import.
 command.parse_flags(
   __name__, imports_tensorflow=lambda: not text_flags.is_export()
@@ -56,8 +61,6 @@ if __name__ == "__main__" and text_flags.is_export():
   from serving import exported_classifier
 
   command.run(lambda _: exported_classifier.run(flags.read_settings()))
-
-import os
 
 from absl import logging
 
@@ -74,10 +77,10 @@ def main(_: list[str]) -> None:
   settings = task.complete_settings(settings, files)
   run_setup.require_one_of(settings, "do_train", "do_eval", "do_predict")
   run_settings.refuse_ignored(settings)
-  seeds = repeated_runs.parse_seeds(settings.seeds)
-  grid = repeated_runs.parse_search(settings.search, settings.parse)
-  # Runs of seeds or a grid start with new heads; OF_VECTORS tasks have no head.
-  is_new = seeds or grid or settings.task_kind in data.OF_VECTORS
+  # Several models start with new heads; OF_VECTORS tasks have no head.
+  is_new = (
+    repetitions.are_several(settings) or settings.task_kind in data.OF_VECTORS
+  )
   config = run_setup.model_config(
     settings, files, None if is_new else "classification"
   )
@@ -85,18 +88,12 @@ def main(_: list[str]) -> None:
   # TensorFlow cannot rearrange its devices after the first computation.
   strategy, settings = arrange_devices(settings)
   run = job.prepare(settings, config, strategy)
-  if seeds:
-    run_seeds(settings, run, seeds)
-  elif grid:
-    repeated_runs.run_grid(
-      settings,
-      lambda new_settings: run_model(new_settings, run),
-      grid,
-      f"eval_{run.task.metrics[0]}",
-      is_chief=distribution.is_chief(strategy),
-    )
-  else:
-    run_model(settings, run)
+  repetitions.run(
+    settings,
+    lambda new_settings: run_model(new_settings, run),
+    f"eval_{next(iter(run.task.metrics), 'loss')}",
+    is_chief=distribution.is_chief(strategy),
+  )
 
 
 def arrange_devices(settings: run_settings.Settings) -> tuple:
@@ -141,20 +138,6 @@ def run_model(settings: run_settings.Settings, run):
     if name.startswith("predict"):
       model.write_predictions(name, network)
   return results
-
-
-def run_seeds(settings: run_settings.Settings, run, seeds) -> None:
-  """Runs a model with each of --seeds and compares the scores in a table."""
-  results = repeated_runs.run_all(
-    settings,
-    lambda new_settings: run_model(new_settings, run),
-    {f"seed_{seed}": {"seed": seed} for seed in seeds},
-  )
-  if settings.do_eval and distribution.is_chief(run.strategy):
-    text = repeated_runs.summary(dict(zip(seeds, results.values())))
-    path = os.path.join(settings.output_dir, "seeds_results.txt")
-    file_io.write_text(path, text)
-    print(text, end="")
 
 
 if __name__ == "__main__":

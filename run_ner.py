@@ -21,6 +21,7 @@ A trained model tags sentences in columns, JSON lines or plain text:
 """
 
 from common import command, flag_values, flags, run_settings
+from running import repetitions
 from serving import text_flags
 from training import common_flags
 
@@ -117,8 +118,10 @@ flags.DEFINE_integer(
   lower_bound=1,
   needs="feature_layers",
 )
-common_flags.define_search_flag(
-  "f1 (--scheme=none: accuracy)", not_with="feature_layers"
+repetitions.define(
+  repetitions.Script(
+    "tagging", "f1 (--scheme=none: accuracy)", "feature_layers"
+  )
 )
 flags.rule(
   "train_batch_size learning_rate num_train_epochs warmup_proportion "
@@ -152,15 +155,13 @@ import configuration
 import heads
 from checkpoints import model_files, weight_files
 from common import file_io
+from running import reports, trackers
 from tagging import bilstm, inputs, predictions, scores
 from tagging import model as tagging_model
 from training import (
   distribution,
   harness,
-  repeated_runs,
-  run_report,
   run_setup,
-  train_log,
 )
 
 
@@ -260,7 +261,7 @@ def run_model(settings: run_settings.Settings, run):
   predictor = predictions.FilePredictor(
     model, run.labels, strategy=run.strategy, trim=run.trim
   )
-  step, report = start.step, run_report.Report("token-classification", {})
+  step, report = start.step, reports.Report("token-classification", {})
   if settings.do_train:
     step = train(settings, model, run, start, predictor)
   else:
@@ -285,7 +286,7 @@ def run_model(settings: run_settings.Settings, run):
     )
     if is_chief:
       scores.write(folder, "eval", evaluation, global_step=step)
-      train_log.write_evaluation(folder, step, evaluation.results)
+      trackers.write_evaluation(folder, step, evaluation.results)
   if "predict" in run.files:
     file = run.files["predict"]
     predicted, evaluation = score(
@@ -296,7 +297,7 @@ def run_model(settings: run_settings.Settings, run):
       if evaluation:
         scores.write(folder, "test", evaluation)
   if is_chief and (settings.do_train or settings.do_eval):
-    run_report.write(settings, report._replace(labels=run.labels))
+    reports.write_all(settings, report._replace(labels=run.labels))
   return report.results
 
 
@@ -337,17 +338,12 @@ def main(_: list[str]) -> None:
   )
   if settings.do_train and distribution.is_chief(strategy):
     file_io.write_text(labels_file, "".join(f"{name}\n" for name in labels))
-  grid = repeated_runs.parse_search(settings.search, settings.parse)
-  if grid:
-    repeated_runs.run_grid(
-      settings,
-      lambda new_settings: run_model(new_settings, run),
-      grid,
-      "accuracy" if settings.scheme == "none" else "f1",
-      is_chief=distribution.is_chief(strategy),
-    )
-  else:
-    run_model(settings, run)
+  repetitions.run(
+    settings,
+    lambda new_settings: run_model(new_settings, run),
+    "accuracy" if settings.scheme == "none" else "f1",
+    is_chief=distribution.is_chief(strategy),
+  )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ accuracy above 0.9.
 
 from common import command, extension_flags, flags
 from pretraining import points
+from running import repetitions
 from training import common_flags
 
 common_flags.define_model_flags()
@@ -18,6 +19,7 @@ common_flags.define_output_flags()
 common_flags.define_training_flags()
 common_flags.define_evaluation_flags()
 common_flags.define_device_flags()
+repetitions.define(repetitions.Script("pretraining"))
 flags.DEFINE_string(
   "input_file",
   None,

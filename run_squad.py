@@ -21,6 +21,7 @@ and the other flags that it stores:
 
 from answering import export_options
 from common import command, flag_values, flags
+from running import repetitions
 from serving import text_flags
 from training import common_flags
 
@@ -90,7 +91,7 @@ flags.DEFINE_enum(
   "unless most letters of the correct answers are of a script without spaces, "
   "or Korean.",
 )
-common_flags.define_search_flag("f1")
+repetitions.define(repetitions.Script("squad", "f1"))
 # As in the original: the other training flags are accepted without --do_train,
 # because its documented commands pass --do_train=False --train_file=....
 flags.rule("freeze_encoder jit_compile seed", needs="do_train")
@@ -131,7 +132,7 @@ from absl import logging
 from checkpoints import model_files, model_folder
 from common import console, errors, file_io, run_settings
 from squad import answers, data, inputs, job, scores, windowing
-from training import distribution, repeated_runs, run_setup
+from training import distribution, run_setup
 
 
 def score_predictions(settings: run_settings.Settings) -> None:
@@ -237,13 +238,10 @@ def main(_: list[str]) -> None:
       ),
     )
 
-  grid = repeated_runs.parse_search(settings.search, settings.parse)
-  if not grid:
-    run(settings)
-    return
-  run_setup.claim_folder(settings, task, config, strategy)
-  repeated_runs.run_grid(
-    settings, run, grid, "f1", is_chief=distribution.is_chief(strategy)
+  if repetitions.are_several(settings):
+    run_setup.claim_folder(settings, task, config, strategy)
+  repetitions.run(
+    settings, run, "f1", is_chief=distribution.is_chief(strategy)
   )
 
 

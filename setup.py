@@ -71,7 +71,7 @@ FILES = {
     f"{PACKAGE}.features": ["*.html"],
     f"{PACKAGE}.web.forms": ["*.html"],
     f"{PACKAGE}.reproduction": ["*.csv"],
-    f"{PACKAGE}.training": ["*.html", "*.md"],
+    f"{PACKAGE}.running.reports": ["*.html", "*.md"],
   },
 }
 if "editable_wheel" in sys.argv:

@@ -2,7 +2,6 @@
 
 from classification import points
 from common import extension_flags, flag_values, flags
-from training import common_flags
 
 
 def define_task_flags() -> None:
@@ -262,17 +261,6 @@ def define_run_flags() -> None:
     False,
     "Freeze the pooler as well, so that only the head is trained.",
     needs="freeze_encoder",
-  )
-  flags.DEFINE_list(
-    "seeds",
-    [],
-    "Train and evaluate once per seed, in output_dir/seed_N. seeds_results.txt "
-    "has the median, mean and standard deviation of each score.",
-    not_with="glue_submission_dir",
-    why=", which needs one model",
-  )
-  common_flags.define_search_flag(
-    "the first of --metrics", not_with="seeds glue_submission_dir"
   )
   flags.DEFINE_bool(
     "use_best",

@@ -36,13 +36,12 @@ from classification import (
 from classification import task as tasks
 from common import errors, file_io, program, result_lines, run_settings
 from records import pipeline
+from running import reports, trackers
 from training import (
   distribution,
   evaluation_loop,
   harness,
-  run_report,
   run_setup,
-  train_log,
 )
 
 
@@ -51,7 +50,7 @@ class Evaluator:
 
   def __init__(self, network: model.Network, strategy: tf.distribute.Strategy):
     self._network, self._strategy = network, strategy
-    self.reported: dict = {}  # Fields of run_report.Report, from `evaluate`.
+    self.reported: dict = {}  # Fields of reports.Report, from `evaluate`.
     trim = not distribution.is_tpu(strategy)
 
     def outputs(batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -142,18 +141,18 @@ def _scored(names: Iterable[str]) -> list[str]:
 
 def _mistakes(
   results: scores.Results, examples: list
-) -> list[run_report.Mistake]:
-  """Returns the worst predictions as run_report.Mistakes, the worst first."""
+) -> list[reports.Mistake]:
+  """Returns the worst predictions as reports.Mistakes, the worst first."""
   if results.task_kind in data.OF_RANKS:
     mistakes = sorted(ranking.mistakes(results, examples), reverse=True)
-    return [run_report.Mistake(*each) for each in mistakes]
+    return [reports.Mistake(*each) for each in mistakes]
   sizes = scores.error_sizes(results)
-  worst = [n for n in np.argsort(-sizes)[: run_report.NUM_MISTAKES] if sizes[n]]
+  worst = [n for n in np.argsort(-sizes)[: reports.NUM_MISTAKES] if sizes[n]]
   rows = answers.rows(
     results, [examples[n] for n in worst], results.scores[worst], gold=True
   )
   return [
-    run_report.Mistake(
+    reports.Mistake(
       sizes[n],
       " ‖ ".join(
         cell
@@ -463,7 +462,7 @@ class ModelRun:
     # All processes compute, but only the chief writes.
     results = self._scores(folder)
     if distribution.is_chief(self._run.strategy):
-      train_log.write_evaluation(folder, self._step, results)
+      trackers.write_evaluation(folder, self._step, results)
       write_results(
         os.path.join(folder, "eval_results.txt"),
         {"global_step": self._step, **results},
@@ -472,12 +471,12 @@ class ModelRun:
     return results
 
   def write_report(self, results: dict) -> None:
-    """Writes the report page and the model card; see run_report."""
+    """Writes the report page and the model card; see reports."""
     task = self._run.task
     if distribution.is_chief(self._run.strategy):
-      run_report.write(
+      reports.write_all(
         self._settings,
-        run_report.Report(
+        reports.Report(
           "sentence-similarity"
           if task.task_kind in data.OF_VECTORS
           else "text-ranking"

@@ -11,6 +11,7 @@ import heads
 import tokenization
 from checkpoints import model_folder, model_writer, weight_files
 from common import result_lines, run_settings
+from running import reports, trackers
 from squad import answerer, data, inputs, null_threshold
 from squad import answers as squad_answers
 from squad import model as squad_model
@@ -18,9 +19,7 @@ from training import (
   distribution,
   harness,
   run_folder,
-  run_report,
   run_setup,
-  train_log,
 )
 
 # The flags about inputs and answers that a model folder stores. The folder also
@@ -46,7 +45,7 @@ def report_of(
   answers: list[squad_answers.Answer],
   results: dict[str, float],
   points: dict[str, tuple[float, float]],
-) -> run_report.Report:
+) -> reports.Report:
   """Returns the report of a file's answers; `points` has (exact, F1) by id."""
   mistakes = []
   for question, answer in zip(file.questions, answers):
@@ -54,7 +53,7 @@ def report_of(
     if f1 < 1:
       probability = answer.candidates[0].probability
       mistakes.append(
-        run_report.Mistake(
+        reports.Mistake(
           # The most confident of equally wrong answers comes first.
           1 - f1 + 0.01 * probability,
           question.question_text,
@@ -63,7 +62,7 @@ def report_of(
           probability,
         )
       )
-  return run_report.Report("question-answering", results, mistakes=mistakes)
+  return reports.Report("question-answering", results, mistakes=mistakes)
 
 
 class SquadRun:
@@ -87,7 +86,7 @@ class SquadRun:
     self._strategy = strategy
     self._start, self._step = start, start.step
     self._is_chief = distribution.is_chief(strategy)
-    self._report = run_report.Report("question-answering", {})
+    self._report = reports.Report("question-answering", {})
     options = run_setup.model_options(settings, strategy)
     # As in the original: with pad_to_max_length, the softmax includes padding.
     options["skip_padding"] &= not settings.pad_to_max_length
@@ -188,7 +187,7 @@ class SquadRun:
     folder = self._settings.output_dir
     if self._is_chief:
       write_results({"global_step": step, **results}, folder)
-      train_log.write_evaluation(folder, step, results)
+      trackers.write_evaluation(folder, step, results)
       if self.threshold.is_auto:
         # Store the threshold next to each copy of its weights.
         self.threshold.write(folder)
@@ -232,6 +231,6 @@ class SquadRun:
       )
 
   def write_report(self) -> None:
-    """Writes the report page and the model card, see run_report."""
+    """Writes the report page and the model card, see reports."""
     if self._is_chief and (self._settings.do_train or self._report.results):
-      run_report.write(self._settings, self._report)
+      reports.write_all(self._settings, self._report)

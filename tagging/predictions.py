@@ -8,9 +8,10 @@ from absl import logging
 
 from common import file_io
 from records import pipeline
+from running import reports
 from tagging import data, inputs, windowing
 from tagging import model as tagging_model
-from training import evaluation_loop, run_report
+from training import evaluation_loop
 
 
 class FilePredictor:
@@ -83,7 +84,7 @@ def write(
 
 def mistakes(
   sentences: list[data.Sentence], predicted: list[list[str]]
-) -> list[run_report.Mistake]:
+) -> list[reports.Mistake]:
   """Returns a Mistake per sentence with wrong labels; its size counts them."""
 
   def marked(words: list[str], labels: list[str]) -> str:
@@ -95,7 +96,7 @@ def mistakes(
     gold, words = sentence.labels or [], sentence.words
     if size := sum(map(operator.ne, gold, labels)):
       wrong.append(
-        run_report.Mistake(
+        reports.Mistake(
           size, " ".join(words), marked(words, gold), marked(words, labels)
         )
       )

@@ -31,7 +31,8 @@ from features import vector_search
 from records import tfrecord
 from squad import data as squad_data
 from tagging import data as tagging_data
-from training import run_folder, train_log
+from running.trackers import json_lines
+from training import run_folder
 from variants import vocabularies
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
@@ -100,7 +101,7 @@ def _table(file_format):
 
 def _log(path):
   os.replace(path, os.path.join(os.path.dirname(path), "train_log.jsonl"))
-  return train_log.read(os.path.dirname(path))
+  return json_lines.read(os.path.dirname(path))
 
 
 def _commit(path):

@@ -185,6 +185,12 @@ ENTRIES = {
   },
   "run_classifier.py": {"runs without XLA": "test_run_xla"},
   "run_squad.py": {"needs --eval_file": "test_run_squad"},
+  "running/repetitions/search_flags.py": {
+    "a run without --search": OWN_FOLDER
+  },
+  "running/reports/html_page.py": {
+    "try --class_weights": "test_running_reports"
+  },
   "serve.py": {
     "or --saved_model_dir": "test_serve",
     "models are called": "test_serve",
@@ -232,12 +238,10 @@ ENTRIES = {
     "nothing to train": "test_training_loop",
     "not all weights are finite": OWN_FOLDER,
   },
-  "training/repeated_runs.py": {"a run without --search": OWN_FOLDER},
   "training/run_folder.py": {
     "another program": OWN_FOLDER,
     "belongs to another run": OWN_FOLDER,
   },
-  "training/run_report.py": {"try --class_weights": "test_training_run_report"},
   "training/run_setup.py": {"no weights": "test_run_classifier"},
   "variants/registry.py": {
     "no next-sentence head": "test_variants_scripts",

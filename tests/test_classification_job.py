@@ -11,7 +11,7 @@ from classification import inputs, job, model, scores, sequences
 from classification.data import Example
 from classification.task import ClassifierTask
 from common import run_settings
-from training import run_report
+from running import reports
 
 LABELS = ("bad", "good")
 
@@ -130,10 +130,10 @@ def test_mistakes_are_the_worst_first_with_all_texts_and_labels():
     np.array([[0.375, 0.625], [0.75, 0.25], [0.5, 0.5]], np.float32),
   )
   assert job._mistakes(results, EXAMPLES) == [
-    run_report.Mistake(
+    reports.Mistake(
       0.75, "three \u2016 four \u2016 five", "good", "bad", 0.75
     ),
-    run_report.Mistake(0.625, "one \u2016 two", "bad", "good", 0.625),
+    reports.Mistake(0.625, "one \u2016 two", "bad", "good", 0.625),
   ]
   numbers = scores.Results(
     "regression", [], np.array([1.0, 2.5, 3.0]), np.array([[1.0], [2.0], [4.0]])
@@ -142,7 +142,7 @@ def test_mistakes_are_the_worst_first_with_all_texts_and_labels():
     numbers, [e._replace(label=float(n)) for n, e in enumerate(EXAMPLES)]
   )
   assert [each[0] for each in found] == [1.0, 0.5]
-  assert found[0] == run_report.Mistake(1.0, "six", "2.0", "4.0", None)
+  assert found[0] == reports.Mistake(1.0, "six", "2.0", "4.0", None)
 
 
 def test_at_most_twenty_mistakes_are_kept():

@@ -7,7 +7,7 @@ from classification import data
 from common import flag_values
 from features import feature_files
 from tagging import bilstm
-from training import run_report
+from running.reports import model_card
 
 
 def test_choices_are_what_is_implemented():
@@ -17,4 +17,4 @@ def test_choices_are_what_is_implemented():
   assert flag_values.TAGGING_FEATURES == bilstm.FEATURES
   assert flag_values.FEATURE_FILE_FORMATS == tuple(feature_files.FORMATS)
   assert flag_values.SERVING_HEADS == tuple(models.KINDS)
-  assert {head for head, _ in run_report.USES.values()} < {*models.KINDS}
+  assert {head for head, _ in model_card.USES.values()} < {*models.KINDS}

@@ -50,6 +50,7 @@ BELOW_TASKS = [
   "checkpoints",
   "text",
   "records",
+  "running",
   "training",
 ]
 MAY_IMPORT = {
@@ -59,6 +60,7 @@ MAY_IMPORT = {
   "checkpoints": ["common", "", "variants", "reproduction"],  # --download.
   "text": ["common"],
   "records": ["common", "", "text"],
+  "running": ["common"],
   "training": [
     "common",
     "",
@@ -66,6 +68,7 @@ MAY_IMPORT = {
     "checkpoints",
     "text",
     "records",
+    "running",
     "engines",
   ],
   "engines": ["common"],
@@ -138,7 +141,8 @@ def test_the_root_shows_the_whole_project():
   """`ls` shows the architecture."""
   uncounted = {"build", "dist", "out", "quickstart", "__pycache__"}
   # Files that every project has do not count.
-  uncounted |= {"CHANGELOG.md", "CITATION.cff", "LICENSE", "setup.py"}
+  uncounted |= {"CHANGELOG.md", "CITATION.cff", "LICENSE"}
+  uncounted |= {"pyproject.toml", "setup.py"}
   entries = {
     path.name
     for path in ROOT.iterdir()
@@ -333,11 +337,12 @@ READ_SETTINGS = {
   "common": "overwriting run_settings",
   "exports": "export_folder exported_network network_export",
   "features": "text_vectors",
+  "running": "__init__ html_page model_card search_flags seed_flags",
   "serving": "engine_choice exported_classifier text_flags text_models "
   "trained_model",
   "squad": "answerer job",
   "tagging": "inputs",
-  "training": "harness repeated_runs run_report run_setup",
+  "training": "harness run_setup",
 }
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from common import run_settings
 from squad import answers, data, job
-from training import run_folder, run_report
+from running import reports
+from training import run_folder
 
 
 def answer(qas_id, text, probability):
@@ -34,9 +35,9 @@ def test_the_report_has_the_wrong_answers_and_not_the_right_ones():
   assert report.use == "question-answering" and report.results == {"f1": 2.0}
   # A worse F1 counts most; then, how sure the model is.
   assert report.mistakes == [
-    run_report.Mistake(1.0025, "When?", "(no answer)", "today", 0.25),
-    run_report.Mistake(1.0075, "What?", "a lamp", "(no answer)", 0.75),
-    run_report.Mistake(0.26, "Why?", "dark", "so dark", 1.0),
+    reports.Mistake(1.0025, "When?", "(no answer)", "today", 0.25),
+    reports.Mistake(1.0075, "What?", "a lamp", "(no answer)", 0.75),
+    reports.Mistake(0.26, "Why?", "dark", "so dark", 1.0),
   ]
 
 
@@ -82,15 +83,15 @@ class StepsOfRun:
     )
     run._is_chief, run._step = is_chief, 7
     run._inputs = {"predict": self.file}
-    run._report = run_report.Report("question-answering", {})
+    run._report = reports.Report("question-answering", {})
     self.answers = [answer("a", "Anna", 0.5)]
     run._answerer = types.SimpleNamespace(
       answers=lambda file, size: self.answers if size == 3 else None,
       scores=lambda *_: ({"f1": 100.0}, {"a": (1, 1.0)}),
     )
     monkeypatch.setattr(
-      job.run_report,
-      "write",
+      job.reports,
+      "write_all",
       lambda _, report: self.reports.append(report.results),
     )
 

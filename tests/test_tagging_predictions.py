@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tagging import data, inputs, predictions, windowing
-from training import run_report
+from running import reports
 
 LABELS = ["O", "B-X", "I-X"]
 SENTENCES = [
@@ -18,8 +18,8 @@ PREDICTED = [["O", "B-X", "O"], ["O"], ["B-X", "I-X"]]
 
 def test_the_mistakes_are_the_sentences_with_wrong_labels():
   assert predictions.mistakes(SENTENCES, PREDICTED) == [
-    run_report.Mistake(1, "a b c", "b/B-X c/I-X", "b/B-X"),
-    run_report.Mistake(2, "e f", "O", "e/B-X f/I-X"),
+    reports.Mistake(1, "a b c", "b/B-X c/I-X", "b/B-X"),
+    reports.Mistake(2, "e f", "O", "e/B-X f/I-X"),
   ]
   unlabelled = [each._replace(labels=None) for each in SENTENCES]
   assert not predictions.mistakes(unlabelled, PREDICTED)

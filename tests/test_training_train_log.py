@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from common import file_io
+from running import trackers
 from training import loop, train_log
 
 SPEED = "examples_per_second"
@@ -285,7 +286,7 @@ def test_damaged_lines_are_skipped(tmp_path, line):
   first, last = (json.dumps(entry).encode() for entry in good)
   path = tmp_path / "train_log.jsonl"
   path.write_bytes(b"\n".join([first, line, last, b""]))
-  assert train_log.read(str(tmp_path)) == list(good)
+  assert trackers.history(str(tmp_path)) == list(good)
   open_log(tmp_path, first_step=1).close()
   assert path.read_bytes() == first + b"\n"
 
@@ -461,8 +462,8 @@ def test_the_compilation_of_the_first_step_is_announced(tmp_path, fakes):
 
 
 def test_a_final_evaluation_has_the_same_tags(tmp_path):
-  train_log.write_evaluation(str(tmp_path), 7, {"eval_f1": 0.25, "loss": 2.0})
+  trackers.write_evaluation(str(tmp_path), 7, {"eval_f1": 0.25, "loss": 2.0})
   assert tags_of(tmp_path) == {(7, "eval/f1"), (7, "eval/loss")}
   # A folder that cannot be written costs only the summaries.
   (tmp_path / "file").write_text("")
-  train_log.write_evaluation(str(tmp_path / "file" / "x"), 7, {"loss": 2.0})
+  trackers.write_evaluation(str(tmp_path / "file" / "x"), 7, {"loss": 2.0})

@@ -11,7 +11,6 @@ from absl import logging
 
 from checkpoints import model_options
 from common import command, errors, extension_flags, file_io, flag_values, flags
-from training import repeated_runs, restart_flags
 from variants import points
 
 _DEFAULT_FOLDER = "bert_output"
@@ -219,7 +218,6 @@ def _define_step_flags() -> None:
     lower_bound=1,
     needs="do_train",
   )
-  restart_flags.define()
   flags.DEFINE_list(
     "profile_steps",
     [],
@@ -460,33 +458,3 @@ def _choose_output_dir() -> None:
   console.when_kept.append(
     lambda folder: logging.info("--output_dir is not given: it is %s", folder)
   )
-
-
-def _check_search() -> None:
-  values = flags.FLAGS
-  given_flags = {name for name in values if values[name].present}
-  repeated_runs.parse_search(
-    values.search,
-    lambda name, text: values[name].parser.parse(text),
-    given_flags,
-  )
-  if values.search and file_io.is_remote(values.output_dir or ""):
-    raise errors.InputError(
-      f"--output_dir={values.output_dir} is remote, but --search needs a local "
-      "folder, to which it copies the best model; pass one"
-    )
-
-
-def define_search_flag(metric: str, *, not_with: str = "") -> None:
-  """Defines --search; `metric` is the score that selects the best model."""
-  flags.DEFINE_spaceseplist(
-    "search",
-    None,
-    "Values to combine, such as 'learning_rate=5e-5,3e-5,2e-5 "
-    "num_train_epochs=2,3,4': train and evaluate once for each combination, in "
-    "its own folder in output_dir. search_results.tsv lists all scores; "
-    f"final_model is the model that is best in {metric}.",
-    needs="do_train do_eval",
-    not_with=not_with,
-  )
-  command.check_early(_check_search)

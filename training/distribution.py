@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from common import errors, flag_values
-from training import cluster_environments
+from running import schedulers
 
 COMPUTE_DTYPES = {name: tf.as_dtype(name) for name in flag_values.DTYPES}
 
@@ -96,7 +96,7 @@ def _mirrored_strategy(devices: tuple[str, ...]) -> tf.distribute.Strategy:
 
 def _multi_worker_strategy() -> tf.distribute.Strategy:
   if "TF_CONFIG" not in os.environ:
-    config = cluster_environments.tf_config(os.environ)
+    config = schedulers.tf_config(os.environ)
     if config:
       os.environ["TF_CONFIG"] = json.dumps(config)
   try:

@@ -1,23 +1,19 @@
-"""Logs a training run: progress, TensorBoard and train_log.jsonl."""
+"""Logs a training run: progress on the screen, and its trackers' records."""
 
-import contextlib
-import json
 import math
 import os
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from common import errors, file_io, json_files, progress
+from common import errors, progress
+from running import trackers
 
 # Time between progress lines if there is no terminal to show a progress bar.
 _SECONDS_BETWEEN_LINES = 30.0
-_LOG_FILE = "train_log.jsonl"
-_EVENTS = "events.out.tfevents"  # The start of TensorBoard's files.
 
 
 class BlockResults(NamedTuple):
@@ -46,7 +42,7 @@ class TrainingLog:
   """
 
   def __init__(self, options, *, first_step: int, writes_files: bool = True):
-    """Opens the log files if `writes_files`: only the chief writes them."""
+    """Opens the trackers if `writes_files`: only the chief writes files."""
     self.seconds_per_step: float = 0.0
     self.bad_steps_in_row: int = 0
     self._options = options
@@ -63,9 +59,10 @@ class TrainingLog:
     self._norms: list = []
     self._metrics: list[dict] = []
     self._bar = progress.bar(options.num_train_steps, first_step)
-    self._files = None
+    self._trackers = None
     if writes_files:
-      self._files = _Files(options.output_dir, first_step)
+      tf.io.gfile.makedirs(options.output_dir)
+      self._trackers = trackers.Trackers(options.output_dir, first_step)
 
   def block_begins(self, step: int) -> None:
     """Records the time; starts the profiler at the first of --profile_steps."""
@@ -86,8 +83,8 @@ class TrainingLog:
     self.flush()
     text = "  ".join(f"{k} {v:.4g}" for k, v in sorted(results.items()))
     logging.info("evaluation at step %d  %s", step, text)
-    if self._files:
-      self._files.write(step, _of_evaluation(results))
+    if self._trackers:
+      self._trackers.evaluated(step, results)
     # The training speed does not include the time of evaluations.
     self._block_began = time.monotonic()
     self._speed_from = step, self._block_began
@@ -130,8 +127,8 @@ class TrainingLog:
     if self._profiling:
       self._stop_profiler()
     self._bar.close()
-    if self._files:
-      self._files.close()
+    if self._trackers:
+      self._trackers.close()
 
   def _stop_profiler(self) -> None:
     self._profiling = False
@@ -170,8 +167,8 @@ class TrainingLog:
       log = logging.info if is_shown else logging.debug
       log("%s", self._line(step, values))
     if is_due:
-      if self._files:
-        self._files.write(step, values)
+      if self._trackers:
+        self._trackers.write(step, values)
       self._speed_from = step, moment
       self._losses, self._norms, self._metrics = [], [], []
 
@@ -250,134 +247,3 @@ class TrainingLog:
     if speed := values["examples_per_second"]:
       first += f"  {progress.interval(left / speed)} left"
     return f"{first}  {others}"
-
-
-def _of_evaluation(results: dict[str, float]) -> dict[str, float]:
-  """Returns {name in TensorBoard: score}, such as eval/accuracy."""
-  return {f"eval/{n.removeprefix('eval_')}": v for n, v in results.items()}
-
-
-def write_evaluation(folder: str, step: int, results: dict[str, float]) -> None:
-  """Adds the scores of a final evaluation to a run's TensorBoard summaries.
-
-  They have the names of the evaluations of --eval_steps.
-  """
-  tried = _Tried(os.path.join(folder, _EVENTS))
-  with tried.write():
-    writer = tf.summary.create_file_writer(
-      folder, filename_suffix=".evaluation"
-    )
-    with writer.as_default(step=step):
-      for name, value in _of_evaluation(results).items():
-        tf.summary.scalar(name, float(value))
-    writer.close()
-
-
-class _Files:
-  """TensorBoard summaries and train_log.jsonl in a run's folder.
-
-  A run can lack both: a file that cannot be written is named once.
-  """
-
-  def __init__(self, folder: str, first_step: int):
-    tf.io.gfile.makedirs(folder)
-    path = os.path.join(folder, _LOG_FILE)
-    self._summaries = self._lines = None
-    self._tried = {
-      _LOG_FILE: _Tried(path),
-      _EVENTS: _Tried(os.path.join(folder, _EVENTS)),
-    }
-    with self._tried[_EVENTS].write():
-      self._summaries = tf.summary.create_file_writer(folder)
-    with self._tried[_LOG_FILE].write():
-      # A killed run may have logged steps after its last checkpoint. Their
-      # lines are dropped, because this run repeats and logs these steps.
-      lines = [f"{json.dumps(line)}\n" for line in read(folder, first_step)]
-      file_io.write_text(path, "".join(lines))
-      self._lines = file_io.open_for_appending(path)
-
-  def write(self, step, values) -> None:
-    if self._summaries:
-      with self._tried[_EVENTS].write():
-        with self._summaries.as_default(step=step):
-          for name, value in values.items():
-            tf.summary.scalar(name, value)
-        self._summaries.flush()
-    if self._lines:
-      # JSON has neither NaN nor Infinity.
-      finite = {k: v if math.isfinite(v) else None for k, v in values.items()}
-      line = json.dumps({"step": step, **finite}) + "\n"
-      with self._tried[_LOG_FILE].write():
-        self._lines.write(line.encode("utf-8"))
-        self._lines.flush()
-
-  def close(self) -> None:
-    for name, stream in ((_EVENTS, self._summaries), (_LOG_FILE, self._lines)):
-      if stream:
-        with self._tried[name].write():
-          stream.close()
-      self._tried[name].warn_at_end()
-
-
-class _Tried:
-  """Counts the failures to write a file that a run can lack."""
-
-  def __init__(self, path: str):
-    self._path, self._failures = path, 0
-
-  @contextlib.contextmanager
-  def write(self) -> Iterator[None]:
-    """Wraps a block that writes; the first failure is logged."""
-    try:
-      yield
-    except Exception as error:
-      if not errors.is_of_files(error):
-        raise
-      self._failures += 1
-      if self._failures == 1:
-        logging.warning(
-          "%s cannot be written (%s); the training goes on",
-          self._path,
-          errors.reason_of(error),
-        )
-
-  def warn_at_end(self) -> None:
-    """Logs the number of failures, if there are any."""
-    if self._failures:
-      logging.warning(
-        "%s lacks entries: %d writes failed", self._path, self._failures
-      )
-
-
-def read(folder: str, last_step: float = math.inf) -> list[dict]:
-  """Returns the entries of a run's log up to a step; [] if it has no log.
-
-  Lines that a kill truncated, and damaged lines, are skipped: those that are
-  not UTF-8, not a JSON object, without a step, or with a value that is neither
-  a number nor null.
-  """
-  path = os.path.join(folder, _LOG_FILE)
-  if not tf.io.gfile.exists(path):
-    return []
-  entries = []
-  with file_io.open_for_reading(path) as stream:
-    for line in stream:
-      entry = _entry_of(line)
-      if entry and entry["step"] <= last_step:
-        entries.append(entry)
-  return entries
-
-
-def _entry_of(line: bytes):
-  """Returns the entry in a line, as bytes; None if it is damaged."""
-  try:
-    entry = json_files.parse(line)
-  except errors.InputError:
-    return None
-  if not isinstance(entry, dict) or type(entry.get("step")) is not int:
-    return None
-  is_whole = all(
-    value is None or type(value) in (int, float) and math.isfinite(value)
-    for value in entry.values()
-  )
-  return entry if is_whole else None

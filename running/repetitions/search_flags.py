@@ -1,55 +1,55 @@
-"""Runs a command several times, for --seeds or for the grid of --search.
+"""--search: a run for each combination of values, of which the best is kept.
 
-No TensorFlow is imported here.
+No TensorFlow.
 """
 
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from absl import logging
 
-from common import errors, file_io, flag_values, run_settings
+from common import command, errors, file_io, flag_values, flags, run_settings
+from running import repetitions
+
+FLAG = "search"
 
 
-def parse_seeds(texts: Iterable[str]):
-  """Parses --seeds as ints; raises InputError if any is invalid or repeated."""
-  flag = f"--seeds={','.join(texts)}"
-  try:
-    seeds = [int(text) for text in texts]
-  except ValueError as error:
+def is_for(script: repetitions.Script) -> bool:
+  """Returns whether a score compares the script's models."""
+  return bool(script.metric)
+
+
+def define(script: repetitions.Script, not_with: str) -> None:
+  """Defines --search."""
+  flags.DEFINE_spaceseplist(
+    "search",
+    None,
+    "Values to combine, such as 'learning_rate=5e-5,3e-5,2e-5 "
+    "num_train_epochs=2,3,4': train and evaluate once for each combination, in "
+    "its own folder in output_dir. search_results.tsv lists all scores; "
+    f"final_model is the model that is best in {script.metric}.",
+    needs="do_train do_eval",
+    not_with=not_with,
+  )
+  command.check_early(_check)
+
+
+def _check() -> None:
+  values = flags.FLAGS
+  given_flags = {name for name in values if values[name].present}
+  parse_search(
+    values.search,
+    lambda name, text: values[name].parser.parse(text),
+    given_flags,
+  )
+  if values.search and file_io.is_remote(values.output_dir or ""):
     raise errors.InputError(
-      f"{flag}: expected whole numbers, say 1,2,3"
-    ) from error
-  if not all(-(2**63) <= seed < 2**63 for seed in seeds):
-    raise errors.InputError(f"{flag}: expected numbers of at most 64 bits")
-  if len(set(seeds)) < len(seeds):
-    raise errors.InputError(f"{flag}: a seed is repeated; list each seed once")
-  return seeds
-
-
-def summary(results: dict[int, dict[str, float]]) -> str:
-  """Returns a table with a row for each result and a column for each seed.
-
-  `sd` is the standard deviation of a sample (n - 1), and 0 for one seed.
-  """
-  # Imported here, because few commands need it, and all import this module.
-  import statistics
-
-  # The table has only the metrics that all runs have.
-  names = sorted(set.intersection(*map(set, results.values())))
-  width = max([len(name) for name in names] + [6]) + 2
-  columns = ["median", "mean", "sd", *(f"seed {seed}" for seed in results)]
-  lines = [" " * width + "".join(f"{column:>12}" for column in columns)]
-  for name in names:
-    values = [float(metrics[name]) for metrics in results.values()]
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    summaries = statistics.median(values), statistics.fmean(values), spread
-    cells = "".join(f"{number:12.5f}" for number in (*summaries, *values))
-    lines.append(f"{name:{width}}{cells}")
-  return "\n".join(lines) + "\n"
+      f"--output_dir={values.output_dir} is remote, but --search needs a local "
+      "folder, to which it copies the best model; pass one"
+    )
 
 
 def parse_search(
@@ -134,41 +134,19 @@ def search_table(
   return "".join("\t".join(row) + "\n" for row in rows)
 
 
-def run_all(
-  settings: run_settings.Settings, run: Callable, runs: dict[str, dict]
-) -> dict[str, dict[str, float]]:
-  """Executes each run in a folder with its name; returns {name: scores}.
-
-  Args:
-    run: function of the settings of a run; returns its scores.
-    runs: {name of a run: the settings that it changes}.
-  """
-  results: dict[str, dict[str, float]] = {}
-  for name, changes in runs.items():
-    logging.info("run %d of %d: %s", len(results) + 1, len(runs), name)
-    folder = os.path.join(settings.output_dir, name)
-    results[name] = run(settings.replace(**changes, output_dir=folder))
-  return results
-
-
-def run_grid(
+def run(
   settings: run_settings.Settings,
-  run: Callable,
-  grid: dict[str, dict],
+  run: repetitions.Run,
   metric: str,
   *,
   is_chief: bool,
 ) -> None:
-  """Runs a command for each combination of --search; keeps the best model.
+  """Makes a model for each combination; writes the table and the best model.
 
-  Args:
-    run: as in `run_all`.
-    grid: the runs that `parse_search` returned.
-    metric: the score to compare.
-    is_chief: whether this process writes the table and the model.
-
-  Raises InputError: --output_dir has the model of a run without --search.
+  See repetitions.run for the arguments. Raises InputError: --output_dir has the
+  model of a run without --search.
   """
+  grid = parse_search(settings.search, settings.parse)
   path = os.path.join(settings.output_dir, "search_results.tsv")
   target = os.path.join(settings.output_dir, "final_model")
   if os.path.exists(target) and not os.path.exists(path):
@@ -176,7 +154,7 @@ def run_grid(
       f"{target} belongs to a run without --search and would be replaced; pass "
       "another --output_dir"
     )
-  results = run_all(settings, run, grid)
+  results = repetitions.results_of(settings, run, grid)
   if not is_chief:
     return
   text = search_table(grid, results, metric)

@@ -2,13 +2,14 @@
 
 import pytest
 
-from common import errors, run_settings
+from common import errors, extensions, run_settings
 from message_facts import says
-from training import repeated_runs
+from running import repetitions
+from running.repetitions import restart_flags, search_flags, seed_flags
 
 
 def test_median_mean_and_deviation():
-  text = repeated_runs.summary(
+  text = seed_flags.summary(
     {
       1: {"eval_f1": 0.5, "loss": 1.0},
       2: {"eval_f1": 0.9, "loss": 1.0},
@@ -21,14 +22,14 @@ def test_median_mean_and_deviation():
   assert [float(value) for value in f1[1:]] == [0.7, 0.7, 0.2, 0.5, 0.9, 0.7]
   assert float(loss[3]) == 0
   # A single seed has no deviation.
-  _, loss = repeated_runs.summary({1: {"loss": 0.25}}).splitlines()
+  _, loss = seed_flags.summary({1: {"loss": 0.25}}).splitlines()
   cells = [f"     {value}" for value in ("0.25000", "0.25000", "0.00000")]
   assert loss == "".join(["loss    ", *cells, cells[0]])
 
 
 def test_seeds_are_different_whole_numbers():
   limits = [-(2**63), 2**63 - 1]
-  assert repeated_runs.parse_seeds(list(map(str, limits))) == limits
+  assert seed_flags.parse_seeds(list(map(str, limits))) == limits
   for seeds, message in (
     (["1", "x"], "1,x: expected whole numbers"),
     (["1", "2", "1"], "is repeated"),
@@ -36,7 +37,7 @@ def test_seeds_are_different_whole_numbers():
     ([str(-(2**63) - 1)], "at most 64 bits"),
   ):
     with pytest.raises(errors.InputError, match=message):
-      repeated_runs.parse_seeds(seeds)
+      seed_flags.parse_seeds(seeds)
 
 
 def parse(name, text):
@@ -47,8 +48,8 @@ def parse(name, text):
 
 
 def test_a_grid_is_every_combination():
-  assert repeated_runs.parse_search(None, parse) == {}
-  grid = repeated_runs.parse_search(
+  assert search_flags.parse_search(None, parse) == {}
+  grid = search_flags.parse_search(
     ["learning_rate=5e-5,3e-5", "seed=1,2"], parse
   )
   assert list(grid) == [
@@ -75,11 +76,11 @@ def test_a_grid_is_every_combination():
 )
 def test_invalid_searches_are_refused(text, message):
   with pytest.raises(errors.InputError, match=message):
-    repeated_runs.parse_search(text.split(), parse, {"learning_rate"})
+    search_flags.parse_search(text.split(), parse, {"learning_rate"})
 
 
 def test_the_table_of_a_search_begins_with_the_best():
-  text = repeated_runs.search_table(
+  text = search_flags.search_table(
     {n: {"seed": n} for n in (1, 2, 3)},
     {
       1: {"eval_f1": 0.5, "loss": 1.0},
@@ -92,8 +93,10 @@ def test_the_table_of_a_search_begins_with_the_best():
 
 
 def test_a_grid_leaves_a_table_and_the_best_model(tmp_path, capsys):
-  settings = run_settings.Settings({"output_dir": str(tmp_path), "seed": 0})
-  grid = {f"seed={seed}": {"seed": seed} for seed in (1, 2, 3)}
+  settings = run_settings.Settings(
+    {"output_dir": str(tmp_path), "seed": 0, "search": ["seed=1,2,3"]},
+    parse=lambda name, text: int(text),
+  )
 
   def run(changed):
     folder = tmp_path / f"seed={changed.seed}" / "final_model"
@@ -103,7 +106,7 @@ def test_a_grid_leaves_a_table_and_the_best_model(tmp_path, capsys):
     return {"f1": 0.5 + (changed.seed == 2)}
 
   def run_grid(is_chief):
-    repeated_runs.run_grid(settings, run, grid, "f1", is_chief=is_chief)
+    repetitions.run(settings, run, "f1", is_chief=is_chief)
 
   run_grid(False)
   assert not (tmp_path / "search_results.tsv").exists()
@@ -116,3 +119,76 @@ def test_a_grid_leaves_a_table_and_the_best_model(tmp_path, capsys):
   (tmp_path / "search_results.tsv").unlink()
   with pytest.raises(errors.InputError, match="belongs to a run without --"):
     run_grid(True)
+
+
+def test_seeds_leave_a_table_of_their_scores(tmp_path, capsys):
+  settings = run_settings.Settings(
+    {
+      "output_dir": str(tmp_path),
+      "seed": 0,
+      "seeds": ["1", "2"],
+      "do_eval": True,
+    }
+  )
+  folders = []
+
+  def run(changed):
+    folders.append(changed.output_dir)
+    return {"f1": changed.seed / 4}
+
+  assert repetitions.are_several(settings)
+  repetitions.run(settings, run, "f1", is_chief=True)
+  assert folders == [f"{tmp_path}/seed_1", f"{tmp_path}/seed_2"]
+  table = (tmp_path / "seeds_results.txt").read_text()
+  assert capsys.readouterr().out == table
+  assert table.split()[-6:] == "f1 0.37500 0.37500 0.17678 0.25000 0.50000".split()
+
+
+def test_without_a_flag_one_model_is_made():
+  settings = run_settings.Settings({"output_dir": "out", "search": None})
+  made = []
+  assert not repetitions.are_several(settings)
+  repetitions.run(settings, made.append, "f1", is_chief=True)
+  assert made == [settings]
+
+
+@pytest.mark.parametrize(
+  "files, script, expected",
+  [
+    (
+      ["restart_flags", "search_flags", "seed_flags"],
+      repetitions.Script("classification", "f1", "one"),
+      {"max_restarts": "", "search": "seeds one", "seeds": "one"},
+    ),
+    # Without a file, its flag is gone, and no other flag names it.
+    (
+      ["restart_flags", "search_flags"],
+      repetitions.Script("classification", "f1", "one"),
+      {"max_restarts": "", "search": "one"},
+    ),
+    (
+      ["restart_flags", "search_flags", "seed_flags"],
+      repetitions.Script("squad", "f1"),
+      {"max_restarts": "", "search": ""},
+    ),
+    (
+      ["restart_flags", "search_flags", "seed_flags"],
+      repetitions.Script("pretraining"),
+      {"max_restarts": ""},
+    ),
+    ([], repetitions.Script("classification", "f1"), {}),
+  ],
+)
+def test_each_script_has_the_flags_of_its_files(
+  monkeypatch, files, script, expected
+):
+  defined = {}
+  monkeypatch.setattr(extensions, "names", lambda _: files)
+  for file in (restart_flags, search_flags, seed_flags):
+    monkeypatch.setattr(
+      file,
+      "define",
+      lambda _, not_with, flag=file.FLAG: defined.update({flag: not_with}),
+    )
+  repetitions.define(script)
+  assert defined == expected

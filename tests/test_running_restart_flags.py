@@ -10,7 +10,7 @@ import time
 import pytest
 
 from common import errors
-from training import restart_flags
+from running.repetitions import restart_flags
 
 KILL = f"os.kill(os.getpid(), {int(signal.SIGKILL)})"
 # A command that notes its starts in a file; the n-th start does action n.
@@ -31,7 +31,7 @@ def words_of(path, *actions):
 def run(path, most, *actions):
   """Returns the exit code, the number of starts, and the pauses."""
   pauses = []
-  code = restart_flags.run(words_of(path, *actions), most, sleep=pauses.append)
+  code = restart_flags.run_again(words_of(path, *actions), most, sleep=pauses.append)
   return code, len(path.read_text()), pauses
 
 
@@ -95,7 +95,7 @@ def test_a_signal_during_a_pause_ends_the_restarts(tmp_path):
   def sleep(seconds):
     os.kill(os.getpid(), signal.SIGTERM)
 
-  assert restart_flags.run(words_of(path, KILL), 3, sleep) == errors.STOPPED
+  assert restart_flags.run_again(words_of(path, KILL), 3, sleep) == errors.STOPPED
   assert len(path.read_text()) == 1
   assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
@@ -107,10 +107,10 @@ def test_the_real_command_is_restarted(tmp_path):
     "import os, sys\n"
     f"sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})\n"
     "from common import command, flags\n"
-    "from training import restart_flags\n"
+    "from running import repetitions\n"
     "flags.DEFINE_bool('do_train', False, 'Whether to train.')\n"
     "flags.DEFINE_string('starts', None, 'A file.')\n"
-    "restart_flags.define()\n"
+    "repetitions.define(repetitions.Script('pretraining'))\n"
     "command.parse_flags(__name__, imports_tensorflow=False)\n"
     "open(flags.FLAGS.starts, 'a').write('.')\n"
     "assert 'BERT_TF2_RESTARTED' not in os.environ\n"
@@ -131,7 +131,7 @@ def test_a_child_ends_after_its_parent(tmp_path):
   ready, ended = tmp_path / "ready", tmp_path / "ended"
   action = (
     f"sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r}); "
-    "import signal; from training import restart_flags; "
+    "import signal; from running.repetitions import restart_flags; "
     "restart_flags._end_with_parent(); signal.signal(15, lambda *_: "
     f"(open({str(ended)!r}, 'w').close(), os._exit(75))); "
     f"open({str(ready)!r}, 'w').close(); time.sleep(60)"

@@ -9,7 +9,7 @@ its child and waits. It starts the child again, from the newest checkpoint, if
 
 It does not start it again after a mistake (exit code 1), because the same
 command would end in the same way, nor after SIGTERM or SIGINT, which it passes
-on. Its exit code is the last child's; 128 + n for signal n.
+on. Its exit code is the last child's; 128 + n for signal n. No TensorFlow.
 """
 
 import ctypes
@@ -21,15 +21,24 @@ import time
 from collections.abc import Callable, Sequence
 
 from common import command, errors, flags, program
+from running import repetitions
 
+FLAG = "max_restarts"
 _LONGEST_PAUSE = 60.0  # Seconds.
 # Set in the environment of a child.
 _IS_CHILD = "BERT_TF2_RESTARTED"
 _PR_SET_PDEATHSIG = 1
 
 
-def define() -> None:
-  """Defines --max_restarts."""
+def is_for(script: repetitions.Script) -> bool:
+  """Returns True: each script that trains has the flag."""
+  del script
+  return True
+
+
+def define(script: repetitions.Script, not_with: str) -> None:
+  """Defines --max_restarts, which no other flag excludes."""
+  del script, not_with
   flags.DEFINE_integer(
     "max_restarts",
     0,
@@ -58,7 +67,7 @@ def _check() -> None:
     )
   errors.flush_output()
   # Not sys.exit, because the caller would report an error.
-  os._exit(run([sys.executable, *sys.orig_argv[1:]], most))
+  os._exit(run_again([sys.executable, *sys.orig_argv[1:]], most))
 
 
 def _end_with_parent() -> None:
@@ -67,7 +76,7 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def run(
+def run_again(
   words: Sequence[str], most: int, sleep: Callable[[float], None] = time.sleep
 ) -> int:
   """Runs a command, and again after failures; returns its last exit code.

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from training import report_plots
+from running import report_plots
 
 
 @pytest.mark.parametrize(

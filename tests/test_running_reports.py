@@ -8,11 +8,12 @@ import re
 import numpy as np
 import pytest
 
-from common import run_settings
-from training import run_report
+from common import extensions, run_settings
+from running import reports
+from running.reports import html_page, model_card
 
 MISTAKES = [
-  run_report.Mistake(n / 30, f"text {n} <b>", "<b>", "no", n / 40)
+  reports.Mistake(n / 30, f"text {n} <b>", "<b>", "no", n / 40)
   for n in range(30)
 ]
 
@@ -38,7 +39,7 @@ def written(tmp_path, monkeypatch):
   (tmp_path / "train.csv").write_text("text,label\n")
   (tmp_path / "final_model").mkdir()
   (tmp_path / "data" / "folder.d").mkdir(parents=True)
-  run_report.write(
+  reports.write_all(
     run_settings.Settings(
       {
         "output_dir": str(tmp_path),
@@ -49,7 +50,7 @@ def written(tmp_path, monkeypatch):
         "data_dir": str(tmp_path / "data"),
       }
     ),
-    run_report.Report(
+    reports.Report(
       "text-classification",
       {"eval_f1": np.float32(0.5), "loss": 1.25},
       "f1 of <b>",
@@ -99,9 +100,9 @@ WEIGHTED = {"class_weights": "balanced"}
 def test_poor_classes_get_advice(tmp_path, caplog, confusions, flags, advice):
   settings = {"output_dir": str(tmp_path), "do_train": True, **flags}
   (tmp_path / "final_model").mkdir()
-  run_report.write(
+  reports.write_all(
     run_settings.Settings({"class_weights": None, **settings}, given=flags),
-    run_report.Report(
+    reports.Report(
       "text-classification", {}, "", ["a", "<b>"], np.array(confusions)
     ),
   )
@@ -173,18 +174,18 @@ def test_the_card_names_scores_data_and_use(written):
 
 def test_a_run_without_room_for_its_report_goes_on(tmp_path, caplog):
   (tmp_path / "report.html").mkdir()  # It cannot be written.
-  run_report.write(
+  reports.write_all(
     run_settings.Settings({"output_dir": str(tmp_path), "do_train": False}),
-    run_report.Report("question-answering", {"f1": 80.0}),
+    reports.Report("question-answering", {"f1": 80.0}),
   )
   (message,) = caplog.messages
   assert f"cannot write {tmp_path}/report.html" in message
 
 
 def test_a_model_that_was_not_trained_gets_no_card(tmp_path):
-  run_report.write(
+  reports.write_all(
     run_settings.Settings({"output_dir": str(tmp_path), "do_train": False}),
-    run_report.Report("question-answering", {"f1": 80.0}),
+    reports.Report("question-answering", {"f1": 80.0}),
   )
   page = (tmp_path / "report.html").read_text("utf-8")
   assert "Nothing was trained." in page and "None." in page
@@ -204,14 +205,14 @@ def test_a_model_that_was_not_trained_gets_no_card(tmp_path):
   ],
 )
 def test_metrics_have_the_names_of_the_hub(name, metric):
-  assert run_report._hub_metric(name) == metric
+  assert model_card._hub_metric(name) == metric
 
 
 def test_a_matrix_is_shown_once_and_for_three_classes_no_threshold(tmp_path):
   probabilities = np.eye(3)[[0, 1, 2, 2]] * 0.4 + 0.2
-  run_report.write(
+  reports.write_all(
     run_settings.Settings({"output_dir": str(tmp_path), "do_train": False}),
-    run_report.Report(
+    reports.Report(
       "text-classification",
       {},
       labels=list("abc"),
@@ -225,3 +226,18 @@ def test_a_matrix_is_shown_once_and_for_three_classes_no_threshold(tmp_path):
     "calibration (expected error 0.400)"
   ]
   assert page.count("<h2>Confusions") == 1
+
+
+@pytest.mark.parametrize("file", ["html_page", "model_card"])
+def test_each_report_is_written_alone(tmp_path, monkeypatch, file):
+  monkeypatch.setattr(extensions, "names", lambda _: (file,))
+  (tmp_path / "final_model").mkdir()
+  reports.write_all(
+    run_settings.Settings({"output_dir": str(tmp_path), "do_train": True}),
+    reports.Report("question-answering", {"f1": 80.0}),
+  )
+  card = (tmp_path / "final_model" / "README.md").exists()
+  assert ((tmp_path / "report.html").exists(), card) == (
+    file == "html_page",
+    file == "model_card",
+  )

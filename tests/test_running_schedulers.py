@@ -2,8 +2,8 @@
 
 import pytest
 
-from common import errors
-from training import cluster_environments
+from common import errors, extensions
+from running import schedulers
 
 SLURM = {
   "SLURM_JOB_ID": "40123",
@@ -45,7 +45,7 @@ SAGEMAKER = {"SM_HOSTS": '["algo-1", "algo-2"]', "SM_CURRENT_HOST": "algo-2"}
   ],
 )  # fmt: skip
 def test_slurms_step_is_a_cluster(changes, workers, index):
-  config = cluster_environments.tf_config({**SLURM, **changes})
+  config = schedulers.tf_config({**SLURM, **changes})
   assert config == {
     "cluster": {"worker": workers},
     "task": {"type": "worker", "index": index},
@@ -53,7 +53,7 @@ def test_slurms_step_is_a_cluster(changes, workers, index):
 
 
 def test_sagemakers_hosts_are_a_cluster():
-  assert cluster_environments.tf_config(SAGEMAKER) == {
+  assert schedulers.tf_config(SAGEMAKER) == {
     "cluster": {"worker": ["algo-1:20000", "algo-2:20000"]},
     "task": {"type": "worker", "index": 1},
   }
@@ -62,7 +62,7 @@ def test_sagemakers_hosts_are_a_cluster():
 def test_elsewhere_there_is_none():
   job_without_step = {"SLURM_JOB_ID": "1", "SLURM_PROCID": "0"}
   for environment in ({}, job_without_step):
-    assert cluster_environments.tf_config(environment) is None
+    assert schedulers.tf_config(environment) is None
 
 
 @pytest.mark.parametrize(
@@ -81,5 +81,15 @@ def test_elsewhere_there_is_none():
 )
 def test_a_variable_of_another_form_is_named(environment, fact):
   with pytest.raises(errors.InputError) as raised:
-    cluster_environments.tf_config(environment)
+    schedulers.tf_config(environment)
   assert fact in str(raised.value) and "TF_CONFIG" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+  "file, worker", [("slurm", "n10:20123"), ("sagemaker", "algo-2:20000")]
+)
+def test_each_scheduler_is_found_alone(monkeypatch, file, worker):
+  both = {**SLURM, **SAGEMAKER}
+  assert schedulers.tf_config(both)["cluster"]["worker"][1] == "n10:20123"
+  monkeypatch.setattr(extensions, "names", lambda _: (file,))
+  assert schedulers.tf_config(both)["cluster"]["worker"][1] == worker
