@@ -9,8 +9,8 @@ checks that both checkpoints compute the same outputs. Converting BERT-base
 takes seconds. --add_tokens and --max_position_embeddings enlarge the model.
 """
 
+from checkpoints import model_flags
 from common import command, flag_values, flags, run_settings
-from training import common_flags
 
 flags.DEFINE_string(
   "input",
@@ -20,10 +20,10 @@ flags.DEFINE_string(
   ".safetensors file); by default the one in --model_dir.",
   names_model=True,
 )
-common_flags.define_model_dir_flag(
+model_flags.define_model_dir_flag(
   "--input, --bert_config_file and --vocab_file", has_model=True
 )
-common_flags.require_or_model_dir("input")
+model_flags.require_or_model_dir("input")
 flags.DEFINE_string("output", None, "New folder.", required=True)
 flags.DEFINE_enum(
   "to",

@@ -16,13 +16,13 @@ to write one file for every 50 MB of text: /tmp/sample.tfrecord-00000-of-00012
 and so on. If you run the command again, it writes only the missing files.
 """
 
+from checkpoints import model_flags
 from common import command, extension_flags, flags, run_settings
 from pretraining import cluster_flags, points, text_flags
-from training import common_flags
 
 # The original's flags, with its defaults, and flags that scripts share.
 
-common_flags.define_text_flag()
+text_flags.define_text_flag()
 flags.DEFINE_string(
   "output_file",
   None,
@@ -30,9 +30,9 @@ flags.DEFINE_string(
   "modulo the number of files. A file whose name ends in .gz is compressed. "
   "With --shard_size_mb: the prefix of all file names.",
 )
-common_flags.define_model_dir_flag("--vocab_file and its tokenizer's settings")
-common_flags.define_tokenizer_flags()
-common_flags.define_masking_flags()
+model_flags.define_model_dir_flag("--vocab_file and its tokenizer's settings")
+model_flags.define_tokenizer_flags()
+text_flags.define_masking_flags()
 # Unlike the original: flags have bounds. In the original, --max_seq_length has
 # no upper limit; below 5 (two tokens, [CLS] and two [SEP]) an assertion fails;
 # --dupe_factor=0 writes no records; a negative --masked_lm_prob masks one token

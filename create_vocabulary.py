@@ -16,9 +16,8 @@ from collections.abc import Iterator
 
 from common import command, flags
 from pretraining import text_flags
-from training import common_flags
 
-common_flags.define_text_flag()
+text_flags.define_text_flag()
 flags.DEFINE_string(
   "output_file", "vocab.txt", "File to write, one token per line."
 )

@@ -17,11 +17,11 @@ does the same for LiteRT, for the sequence lengths in --lengths.
 """
 
 from answering import export_options
+from checkpoints import model_flags
 from common import command, flag_values, flags
-from training import common_flags
 
-common_flags.define_model_flags()
-common_flags.define_tokenizer_flags()
+model_flags.define_model_flags()
+model_flags.define_tokenizer_flags()
 flags.define_options(export_options.EXPORT)
 flags.mark_flag_as_required("head")
 flags.DEFINE_string(

@@ -27,13 +27,14 @@ vector per line, and --similarity the cosine similarity of a line's two texts:
 """
 
 from answering import export_options
+from checkpoints import model_flags
 from common import command, flag_values, flags
 from features import search_flags
 from serving import text_flags
 from training import common_flags
 
-common_flags.define_model_flags()
-common_flags.define_tokenizer_flags()
+model_flags.define_model_flags()
+model_flags.define_tokenizer_flags()
 common_flags.define_device_flags()
 flags.DEFINE_string(
   "input_file", None, "File with one text per line, or two as 'a ||| b'."

@@ -20,11 +20,11 @@ Filling needs no pooler: Hugging Face's BertForMaskedLM, which has none, works.
 from collections.abc import Iterable
 
 from answering import export_options
+from checkpoints import model_flags
 from common import command, errors, flags, standard_input
-from training import common_flags
 
-common_flags.define_model_flags()
-common_flags.define_tokenizer_flags()
+model_flags.define_model_flags()
+model_flags.define_tokenizer_flags()
 flags.DEFINE_multi_string(
   "text",
   [],

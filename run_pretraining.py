@@ -9,12 +9,13 @@ scripts on a sample, in two minutes on 2 CPU cores, and reaches a masked-LM
 accuracy above 0.9.
 """
 
+from checkpoints import model_flags
 from common import command, extension_flags, flags
-from pretraining import points
+from pretraining import points, text_flags
 from running import repetitions
 from training import common_flags
 
-common_flags.define_model_flags()
+model_flags.define_model_flags()
 common_flags.define_output_flags()
 common_flags.define_training_flags()
 common_flags.define_evaluation_flags()
@@ -56,7 +57,7 @@ extension_flags.define(
   points.NETWORKS,
   "What is trained. Default: encoder, unless the model's variant has its own.",
 )
-common_flags.define_masking_flags(", in records of --dynamic_masking")
+text_flags.define_masking_flags(", in records of --dynamic_masking")
 extension_flags.define(
   points.MASKINGS,
   "What is masked together, in records of --dynamic_masking. Default: pieces.",

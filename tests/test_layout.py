@@ -57,7 +57,8 @@ MAY_IMPORT = {
   "common": [],
   "": ["common", "text"],  # tokenization imports `text`, which needs no root.
   "variants": ["common", ""],
-  "checkpoints": ["common", "", "variants", "reproduction"],  # --download.
+  # The flag --model_dir also names exports; --download reads a catalogue.
+  "checkpoints": ["common", "", "variants", "engines", "reproduction"],
   "text": ["common"],
   "records": ["common", "", "text"],
   "running": ["common"],
@@ -69,7 +70,6 @@ MAY_IMPORT = {
     "text",
     "records",
     "running",
-    "engines",
   ],
   "engines": ["common"],
   # These call the task folders to compute answers.

@@ -9,116 +9,11 @@ import os
 
 from absl import logging
 
-from checkpoints import model_options
-from common import command, errors, extension_flags, file_io, flag_values, flags
+from checkpoints import model_flags
+from common import command, errors, extension_flags, flag_values, flags
 from variants import points
 
 _DEFAULT_FOLDER = "bert_output"
-
-
-def _check_model_files() -> None:
-  # Imported here, because --help does not need it.
-  from checkpoints import hub_cache, model_files, model_folder
-  from engines import networks
-
-  for name in flags.that_name_models():
-    if value := flags.FLAGS[name].value:
-      value = hub_cache.resolve(value, flags.FLAGS.download)
-      flags.FLAGS[name].value = value
-  folder = flags.FLAGS.model_dir
-  # An export is read once, later: no TensorFlow delays that.
-  is_export = folder and networks.engine_of(folder)
-  if folder and not (is_export or file_io.is_remote(folder)):
-    model_files.ModelFiles(folder)
-  for name in ("init_checkpoint", "input"):
-    path = name in flags.FLAGS and (flags.FLAGS[name].value or folder)
-    if path and not file_io.is_remote(path):
-      model_folder.weights_file(path)
-
-
-def define_model_flags(*, head: str = "", required: bool = True) -> None:
-  """Defines the flags for the model and its initial weights.
-
-  `head` is the head of a script that has one; see flag_values.default_length.
-  """
-  flags.define_options(model_options.of_model(head))
-  _define_download_flag()
-  if required:
-    require_or_model_dir("bert_config_file")
-
-
-def define_model_dir_flag(replaced: str, *, has_model: bool = False) -> None:
-  """Defines --model_dir; `replaced` names the flags that it sets.
-
-  `has_model`: whether the script requires a flag that names a model.
-  """
-  flags.define_options([model_options.of_folder(replaced)])
-  _define_download_flag(has_model)
-
-
-def _define_download_flag(has_model: bool = False) -> None:
-  flags.define_options([model_options.DOWNLOAD])
-  if not has_model:
-    flags.require_model("download")
-  command.check_early(_check_model_files)
-
-
-def define_text_flag() -> None:
-  """Defines --input_file of the scripts that read plain text."""
-  flags.DEFINE_string(
-    "input_file",
-    None,
-    "Text files to read: names or glob patterns, separated by commas.",
-    required=True,
-  )
-
-
-def define_masking_flags(note: str = "") -> None:
-  """Defines the flags of masking; `note` names the records they affect."""
-  flags.DEFINE_integer(
-    # As in the original: 0 and numbers above the sequence length are valid.
-    "max_predictions_per_seq",
-    20,
-    "Maximum number of masked tokens in a record; must be equal in "
-    "create_pretraining_data.py and run_pretraining.py. 0: train only "
-    "next-sentence prediction.",
-    lower_bound=0,
-    upper_bound=1 << 16,
-  )
-  flags.DEFINE_float(
-    "masked_lm_prob",
-    0.15,
-    f"Fraction of the tokens to mask{note}.",
-    lower_bound=0.0,
-    upper_bound=1.0,
-  )
-  flags.DEFINE_bool(
-    "do_whole_word_mask",
-    False,
-    f"Mask all pieces of a word together instead of single pieces{note}.",
-  )
-  flags.DEFINE_list(
-    "mask_shares",
-    ["80", "10", "10"],
-    "Percentages of the masked tokens that become [MASK], that stay unchanged, "
-    "and that become random tokens.",
-  )
-
-
-def require_or_model_dir(name: str) -> None:
-  """Requires a flag, unless --model_dir replaces it."""
-  flags.register_multi_flags_validator(
-    [name, "model_dir"],
-    lambda values: values[name] or values["model_dir"],
-    f"Flag --{name} or --model_dir must have a value.",
-  )
-
-
-def define_tokenizer_flags(*, required: bool = True) -> None:
-  """Defines the flags of the tokenizer."""
-  flags.define_options(model_options.TOKENIZER)
-  if required:
-    require_or_model_dir("vocab_file")
 
 
 def define_output_flags(*, required: bool = True) -> None:
@@ -418,8 +313,8 @@ def define_device_flags() -> None:
 
 def define_fine_tuning_flags(*, head: str = "", required: bool = True) -> None:
   """Defines the flags of fine-tuning; `required`: model flags are required."""
-  define_model_flags(head=head, required=required)
-  define_tokenizer_flags(required=required)
+  model_flags.define_model_flags(head=head, required=required)
+  model_flags.define_tokenizer_flags(required=required)
   extension_flags.define(
     points.TOPS,
     "New network between the encoder and the head, which training adds. A "
