@@ -168,7 +168,7 @@ def test_the_wheel_holds_every_module_inside_the_package(installed):
       *ROOT.glob("reproduction/*.json"),
       *ROOT.glob("*/*.html"),
       *ROOT.glob("*/*/*.html"),
-      *ROOT.glob("training/*.md"),
+      *ROOT.glob("running/reports/*.md"),
     ]
   }
   assert package == expected

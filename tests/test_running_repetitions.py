@@ -141,7 +141,8 @@ def test_seeds_leave_a_table_of_their_scores(tmp_path, capsys):
   assert folders == [f"{tmp_path}/seed_1", f"{tmp_path}/seed_2"]
   table = (tmp_path / "seeds_results.txt").read_text()
   assert capsys.readouterr().out == table
-  assert table.split()[-6:] == "f1 0.37500 0.37500 0.17678 0.25000 0.50000".split()
+  values = "0.37500 0.37500 0.17678 0.25000 0.50000"
+  assert table.split()[-6:] == ["f1", *values.split()]
 
 
 def test_without_a_flag_one_model_is_made():

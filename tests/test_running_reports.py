@@ -10,7 +10,7 @@ import pytest
 
 from common import extensions, run_settings
 from running import reports
-from running.reports import html_page, model_card
+from running.reports import model_card
 
 MISTAKES = [
   reports.Mistake(n / 30, f"text {n} <b>", "<b>", "no", n / 40)

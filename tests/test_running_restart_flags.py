@@ -31,7 +31,8 @@ def words_of(path, *actions):
 def run(path, most, *actions):
   """Returns the exit code, the number of starts, and the pauses."""
   pauses = []
-  code = restart_flags.run_again(words_of(path, *actions), most, sleep=pauses.append)
+  words = words_of(path, *actions)
+  code = restart_flags.run_again(words, most, sleep=pauses.append)
   return code, len(path.read_text()), pauses
 
 
@@ -95,7 +96,8 @@ def test_a_signal_during_a_pause_ends_the_restarts(tmp_path):
   def sleep(seconds):
     os.kill(os.getpid(), signal.SIGTERM)
 
-  assert restart_flags.run_again(words_of(path, KILL), 3, sleep) == errors.STOPPED
+  code = restart_flags.run_again(words_of(path, KILL), 3, sleep)
+  assert code == errors.STOPPED
   assert len(path.read_text()) == 1
   assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
