@@ -20,8 +20,7 @@ from answering import export_options
 from checkpoints import model_flags
 from common import command, flag_values, flags
 
-model_flags.define_model_flags()
-model_flags.define_tokenizer_flags()
+model_flags.define()
 flags.define_options(export_options.EXPORT)
 flags.mark_flag_as_required("head")
 flags.DEFINE_string(

@@ -33,8 +33,7 @@ from features import search_flags
 from serving import text_flags
 from training import common_flags
 
-model_flags.define_model_flags()
-model_flags.define_tokenizer_flags()
+model_flags.define()
 common_flags.define_device_flags()
 flags.DEFINE_string(
   "input_file", None, "File with one text per line, or two as 'a ||| b'."

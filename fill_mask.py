@@ -23,8 +23,7 @@ from answering import export_options
 from checkpoints import model_flags
 from common import command, errors, flags, standard_input
 
-model_flags.define_model_flags()
-model_flags.define_tokenizer_flags()
+model_flags.define()
 flags.DEFINE_multi_string(
   "text",
   [],

@@ -158,11 +158,7 @@ from common import file_io
 from running import reports, trackers
 from tagging import bilstm, inputs, predictions, scores
 from tagging import model as tagging_model
-from training import (
-  distribution,
-  harness,
-  run_setup,
-)
+from training import distribution, harness, run_setup
 
 
 class TaggingRun(NamedTuple):

@@ -240,9 +240,7 @@ def main(_: list[str]) -> None:
 
   if repetitions.are_several(settings):
     run_setup.claim_folder(settings, task, config, strategy)
-  repetitions.run(
-    settings, run, "f1", is_chief=distribution.is_chief(strategy)
-  )
+  repetitions.run(settings, run, "f1", is_chief=distribution.is_chief(strategy))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,12 @@ def _check_model_files() -> None:
       model_folder.weights_file(path)
 
 
+def define(*, head: str = "", required: bool = True) -> None:
+  """Defines the flags of a model and its tokenizer; see the two functions."""
+  define_model_flags(head=head, required=required)
+  define_tokenizer_flags(required=required)
+
+
 def define_model_flags(*, head: str = "", required: bool = True) -> None:
   """Defines the flags for the model and its initial weights.
 

@@ -37,12 +37,7 @@ from classification import task as tasks
 from common import errors, file_io, program, result_lines, run_settings
 from records import pipeline
 from running import reports, trackers
-from training import (
-  distribution,
-  evaluation_loop,
-  harness,
-  run_setup,
-)
+from training import distribution, evaluation_loop, harness, run_setup
 
 
 class Evaluator:
@@ -139,9 +134,7 @@ def _scored(names: Iterable[str]) -> list[str]:
   return [name for name in names if name.startswith("eval")]
 
 
-def _mistakes(
-  results: scores.Results, examples: list
-) -> list[reports.Mistake]:
+def _mistakes(results: scores.Results, examples: list) -> list[reports.Mistake]:
   """Returns the worst predictions as reports.Mistakes, the worst first."""
   if results.task_kind in data.OF_RANKS:
     mistakes = sorted(ranking.mistakes(results, examples), reverse=True)

@@ -15,12 +15,7 @@ from running import reports, trackers
 from squad import answerer, data, inputs, null_threshold
 from squad import answers as squad_answers
 from squad import model as squad_model
-from training import (
-  distribution,
-  harness,
-  run_folder,
-  run_setup,
-)
+from training import distribution, harness, run_folder, run_setup
 
 # The flags about inputs and answers that a model folder stores. The folder also
 # stores do_lower_case and never_split, in tokenizer_config.json, and a

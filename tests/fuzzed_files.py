@@ -29,9 +29,9 @@ from common import errors, json_files
 from engines import networks
 from features import vector_search
 from records import tfrecord
+from running.trackers import json_lines
 from squad import data as squad_data
 from tagging import data as tagging_data
-from running.trackers import json_lines
 from training import run_folder
 from variants import vocabularies
 

@@ -185,9 +185,7 @@ ENTRIES = {
   },
   "run_classifier.py": {"runs without XLA": "test_run_xla"},
   "run_squad.py": {"needs --eval_file": "test_run_squad"},
-  "running/repetitions/search_flags.py": {
-    "a run without --search": OWN_FOLDER
-  },
+  "running/repetitions/search_flags.py": {"a run without --search": OWN_FOLDER},
   "running/reports/html_page.py": {
     "try --class_weights": "test_running_reports"
   },

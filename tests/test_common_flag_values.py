@@ -6,8 +6,8 @@ from answering import models
 from classification import data
 from common import flag_values
 from features import feature_files
-from tagging import bilstm
 from running.reports import model_card
+from tagging import bilstm
 
 
 def test_choices_are_what_is_implemented():

@@ -313,8 +313,7 @@ def define_device_flags() -> None:
 
 def define_fine_tuning_flags(*, head: str = "", required: bool = True) -> None:
   """Defines the flags of fine-tuning; `required`: model flags are required."""
-  model_flags.define_model_flags(head=head, required=required)
-  model_flags.define_tokenizer_flags(required=required)
+  model_flags.define(head=head, required=required)
   extension_flags.define(
     points.TOPS,
     "New network between the encoder and the head, which training adds. A "

@@ -160,7 +160,7 @@ def _confusions(report: reports.Report) -> str:
 
 def _mistakes(report: reports.Report) -> str:
   largest = sorted(report.mistakes, key=lambda mistake: -mistake.size)
-  chosen = largest[:reports.NUM_MISTAKES]
+  chosen = largest[: reports.NUM_MISTAKES]
   if all(mistake.probability is None for mistake in chosen):
     texts = [mistake[1:4] for mistake in chosen]
     return _table(texts, "text", "correct", "predicted")
