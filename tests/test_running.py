@@ -68,6 +68,7 @@ def test_without_their_files_the_flags_are_gone(project):
     assert " ".join(flag.split()).split(" Try ")[0] in " ".join(rest.split())
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_without_the_files(project, tmp_path):
   table = tmp_path / "train.csv"
   table.write_text("text,label\nhe was,a\nthe king,b\n")
