@@ -130,9 +130,7 @@ def test_mistakes_are_the_worst_first_with_all_texts_and_labels():
     np.array([[0.375, 0.625], [0.75, 0.25], [0.5, 0.5]], np.float32),
   )
   assert job._mistakes(results, EXAMPLES) == [
-    reports.Mistake(
-      0.75, "three \u2016 four \u2016 five", "good", "bad", 0.75
-    ),
+    reports.Mistake(0.75, "three \u2016 four \u2016 five", "good", "bad", 0.75),
     reports.Mistake(0.625, "one \u2016 two", "bad", "good", 0.625),
   ]
   numbers = scores.Results(

@@ -5,8 +5,8 @@ import types
 import pytest
 
 from common import run_settings
-from squad import answers, data, job
 from running import reports
+from squad import answers, data, job
 from training import run_folder
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tagging import data, inputs, predictions, windowing
 from running import reports
+from tagging import data, inputs, predictions, windowing
 
 LABELS = ["O", "B-X", "I-X"]
 SENTENCES = [
