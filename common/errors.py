@@ -16,6 +16,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
+from typing import TypeGuard
 
 from absl import logging
 
@@ -63,7 +64,7 @@ def is_of_tensorflow(error: BaseException) -> bool:
 
 def reason_of(error: BaseException) -> str:
   """Returns an error's text, without names of TensorFlow's operations."""
-  if isinstance(error, OSError) and _is_plain(error):
+  if _is_plain(error):
     # str(error) would begin with "[Errno 2]".
     named = f": {error.filename}" if error.filename else ""
     return f"{error.strerror or error}{named}"
@@ -72,7 +73,7 @@ def reason_of(error: BaseException) -> str:
   return " ".join(text.split()) if is_of_tensorflow(error) else text
 
 
-def _is_plain(error: BaseException) -> bool:
+def _is_plain(error: BaseException) -> TypeGuard[OSError]:
   return type(error).__module__ == "builtins" and isinstance(error, OSError)
 
 

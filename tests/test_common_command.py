@@ -247,6 +247,25 @@ def test_how_a_script_ends(tmp_path, monkeypatch, rest, code, message):
     assert (tmp_path / "out.txt").read_text() == "a"
 
 
+@pytest.mark.parametrize(
+  "end, message",
+  [("return", "0\n"), ("raise command.errors.InputError('bad')", "bad\n1\n")],
+)
+def test_results_into_a_closed_pipe_end_quietly(
+  tmp_path, monkeypatch, end, message
+):
+  """Python would flush them at its exit, fail, and say so."""
+  (tmp_path / "script.py").write_text(
+    SCRIPT.split("def main")[0]
+    + f"def main(_):\n  print('to nobody')\n  {end}\ncommand.run(main)\n"
+  )
+  # The reader ends before the script has started.
+  line = '{ sleep 0.2; "$1" "$2"; echo $? >&2; } | true'
+  monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+  process = run_shell(line, tmp_path / "script.py")
+  assert process.stderr.rpartition("error: ")[2] == message
+
+
 def test_a_bad_path_and_a_missing_tensorflow_are_reported(monkeypatch, capsys):
   monkeypatch.setattr(command.gc, "disable", lambda: None)
   monkeypatch.setattr(sys, "argv", ["run.py", "--model_dir=a\udcff"])

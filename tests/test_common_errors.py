@@ -83,6 +83,28 @@ def test_a_users_mistake_is_one_sentence_and_exit_code_1(capsys, error, start):
 
 
 @pytest.mark.parametrize(
+  "module, names, is_its_own",
+  [
+    ("tensorflow.python.framework", {"error_code": 8}, True),
+    ("tensorflow.python.framework", {}, False),
+    ("grpc", {"error_code": 8}, False),
+    ("tensorflowish", {"error_code": 8}, False),
+  ],
+)
+def test_which_errors_are_tensorflows(module, names, is_its_own):
+  error = type("AnyError", (Exception,), {"__module__": module, **names})()
+  assert errors.is_of_tensorflow(error) == is_its_own
+  assert errors.is_of_files(error) == is_its_own
+
+
+def test_the_reason_of_tensorflows_errors_names_no_operation():
+  error = of_tensorflow("UnknownError", "a  b\n {{node Save}} c [Op:SaveV2]")
+  error.args = ("Graph execution error: ...",)
+  assert errors.reason_of(error) == "a b c"
+  assert errors.reason_of(errors.InputError("a  b")) == "a  b"
+
+
+@pytest.mark.parametrize(
   "error, line",
   [
     (KeyError("ours"), "KeyError: 'ours'"),
@@ -164,3 +186,45 @@ def test_the_same_warning_is_logged_once(monkeypatch):
   for message in ("a: key x is ignored", "a: 100 %", "a: key x is ignored"):
     errors.warn_once(message)
   assert logged == [("%s", "a: key x is ignored"), ("%s", "a: 100 %")]
+
+
+def faults_of(count):
+  """Returns the message for a file with this number of faults."""
+  faults = errors.Faults()
+  for number in range(count):
+    with faults.collected():
+      raise errors.InputError(f"a.txt:{number}: bad")
+  with pytest.raises(errors.InputError) as raised:
+    faults.refuse("a.txt")
+  return str(raised.value).split("\n")
+
+
+def test_the_faults_of_a_file_are_reported_together():
+  errors.Faults().refuse("a.txt")  # There are none.
+  assert faults_of(1) == ["a.txt:0: bad"]
+  for count in (2, 20, 21):
+    first, *lines = faults_of(count)
+    assert first.startswith(f"a.txt: {count} faults")
+    shown = [f"  a.txt:{number}: bad" for number in range(min(count, 20))]
+    assert lines == shown + ["  ... and 1 more"] * (count > 20)
+
+
+@pytest.mark.parametrize("text", ["", " \t\n"])
+def test_an_empty_text_is_refused_with_its_place(text):
+  errors.require_text(" a ")
+  with pytest.raises(errors.InputError, match="^an empty text"):
+    errors.require_text(text)
+  with pytest.raises(errors.InputError, match="^b.txt:3: an empty text"):
+    errors.require_text(text, "b.txt:3")
+
+
+@pytest.mark.parametrize(
+  "name, is_named",
+  [("tensorflow", True), ("tensorflow.io", True), ("numpy", False), (None, 0)],
+)
+def test_a_missing_tensorflow_is_named(name, is_named):
+  error = ModuleNotFoundError("No module", name=name)
+  expected = errors.InputError if is_named else ModuleNotFoundError
+  with pytest.raises(expected, match=name if is_named else "No module"):
+    with errors.needs_tensorflow():
+      raise error

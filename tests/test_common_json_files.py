@@ -25,7 +25,7 @@ def test_what_is_written_is_read(tmp_path):
     (b'{"a": "\xff"}', "not JSON: 'utf-8' codec"),
     (b"[1]", r"expected an object in JSON, got \[1\]"),
     (b"[" * 100000, "JSON that is nested too deeply"),
-    (b"[" * 32 + b"]" * 32, "JSON that is nested too deeply"),
+    (b"[" * 31 + b"]" * 31, "JSON that is nested too deeply"),
   ],
 )
 def test_faults_name_the_file(tmp_path, data, fault):
@@ -33,6 +33,14 @@ def test_faults_name_the_file(tmp_path, data, fault):
   path.write_bytes(data)
   with pytest.raises(errors.InputError, match=f"{path}: {fault}"):
     json_files.read(str(path))
+
+
+def test_what_is_at_its_limit_is_read(tmp_path):
+  path = tmp_path / "a.json"
+  path.write_bytes(b"[" * 30 + b"]" * 30)
+  assert json_files.read(str(path), list, most_bytes=60)
+  with pytest.raises(errors.InputError, match="more than 59 bytes"):
+    json_files.read(str(path), list, most_bytes=59)
 
 
 def test_a_type_that_allows_null_is_named():

@@ -50,8 +50,17 @@ def test_vocabulary():
   assert (*vocabulary.frame[:2], vocabulary.mask_id) == (1, 2, 3)
   assert vocabulary.ids.tolist() == [0, 1, 2, 3, 4, 5, 70000]
   assert np.flatnonzero(vocabulary.continues).tolist() == [5, 70000]
-  assert vocabulary.dtype == np.uint32
+  assert vocabulary.dtype == vocabulary.ids.dtype == np.uint32
   assert data.Vocabulary(WORDS).dtype == np.uint16
+  for largest, dtype in ((65535, np.uint16), (65536, np.uint32)):
+    assert data.Vocabulary({**WORDS, "##c": largest}).dtype == dtype
+
+
+@pytest.mark.parametrize(
+  "more, unk_id", [({}, None), ({"<unk>": 6}, 6), ({"<unk>": 6, "[UNK]": 7}, 7)]
+)
+def test_the_id_of_unknown_words(more, unk_id):
+  assert data.Vocabulary({**WORDS, **more}).unk_id == unk_id
 
 
 @pytest.mark.parametrize("token", ["[CLS]", "[SEP]", "[MASK]"])
@@ -95,6 +104,33 @@ def test_a_long_document_is_cut_at_lines(tmp_path):
   parts = [documents_of(pieces) for pieces in shards]
   assert all(len(documents) == 1 for documents in parts)
   assert [line for ((*document,),) in parts for line in document] == lines
+
+
+JSON = '{"text": "b"}\n'
+
+
+@pytest.mark.parametrize(
+  "text, shard_bytes, end",
+  [
+    # A blank line, but not behind as many bytes as a shard has.
+    ("abc\nabc\n\nx\n", 5, 8),
+    ("abc\nabc\n\nx\n", 4, 4),
+    # A document that begins there, but no line within another document.
+    (f"a\n{JSON}\nx\n", 2, 2),
+    (f"{'x' * 40}\nbc\n{JSON}\nx\n", 30, 58),
+  ],
+)
+def test_where_the_first_shard_ends(tmp_path, text, shard_bytes, end):
+  path = write(tmp_path / "a", text)
+  (piece, *_), *_ = data.plan_shards(data.whole_files([path]), shard_bytes)
+  assert piece == Piece(path, 0, end)
+
+
+def test_a_cut_needs_no_utf8(tmp_path):
+  """The error is raised, with the line's number, when the text is read."""
+  (tmp_path / "a").write_bytes(b"a\n\xff\n\nb\n")
+  shards = data.plan_shards(data.whole_files([str(tmp_path / "a")]), 2)
+  assert [piece.end for (piece,) in shards] == [2, 4, 7]
 
 
 TEXT = "one\n\ntwo\nzwei \n\u00a0\n\n\nthree é\n\nfour"
@@ -142,11 +178,13 @@ def test_files_end_documents_unless_they_are_joined(tmp_path):
   )
   assert documents_of(pieces) == [["1"], ["2"], ["3"]]
   assert documents_of(pieces, joined=True) == [["1"], ["2", "3"]]
+  lines = [*data.read_lines(pieces, joined=False)]
+  assert lines == ["1", "", "2", "", "3", ""]
 
 
 def test_bad_utf8_names_the_line_of_the_file(tmp_path):
   path = tmp_path / "a"
-  path.write_bytes(b"one\n\ntwo\n\nthree\nb\xe9d\n")
+  path.write_bytes(b"\none\ntwo\n\nthree\nb\xe9d\n")
   for piece in [Piece(str(path), 0, 21), Piece(str(path), 5, 21)]:
     with pytest.raises(errors.InputError, match="a:6: not UTF-8.* 0xe9"):
       documents_of([piece])
@@ -190,8 +228,11 @@ def corpus_of(*documents):
   [
     ([[3], [4], [5, 6]], "67% of the documents have one sent"),
     ([[3], [4, 1], [5, 6]], ""),
+    ([[3], [4, 1]], ""),  # Half of the documents.
     ([[40, 3], [9, 8]], "50% of the tokens are not used"),
     ([[12, 3], [9, 8]], ""),
+    ([[12, 8]], ""),  # A tenth of the tokens.
+    ([[13, 7]], "15% of the tokens are not used"),
   ],
 )
 def test_unsuitable_text_gives_a_warning(documents, warning, caplog):

@@ -11,7 +11,7 @@ import small_corpus
 import tiny_model
 import tokenization
 from common import errors
-from pretraining import data, maskings, points
+from pretraining import data, maskings, masks, points
 from pretraining.maskings import ngrams, phrases, spans
 
 GEOMETRIC = 0.2 * 0.8 ** np.arange(10)
@@ -76,6 +76,31 @@ def test_tokens_of_a_span_are_replaced_alike_and_of_an_ngram_each():
   draws = iter("abcdef")
   assert spans.kinds(3, lambda: next(draws)) == ["a", "a", "a"]
   assert ngrams.kinds(3, lambda: next(draws)) == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize("masking, is_alike", [("spans", True), ("ngrams", 0)])
+def test_records_have_spans_that_are_replaced_alike(masking, is_alike):
+  """Here, half of the tokens become [MASK], and the others stay."""
+  vocab = {token: index for index, token in enumerate(small_corpus.TOKENS)}
+  features = small_corpus.features_of(
+    small_corpus.text_of(30).split("\n"),
+    lambda line: [vocab.get(word, 1) for word in line.split()],
+    vocab,
+    small_corpus.record_options(
+      masking=masking,
+      packing="doc_sentences",
+      masked_lm_prob=0.3,
+      mask_shares=masks.Shares(0.5, 1.0),
+    ),
+  )
+  positions = features["masked_lm_positions"]
+  is_mask = np.take_along_axis(features["input_ids"], positions, 1) == 4
+  # Neighbours that are masked are in one run, except where two runs touch.
+  are_next = (np.diff(positions) == 1) & (positions[:, 1:] > 0)
+  are_unlike = is_mask[:, 1:] != is_mask[:, :-1]
+  share = are_unlike[are_next].mean()
+  assert are_next.sum() > 300
+  assert share < 0.25 if is_alike else 0.4 < share < 0.6
 
 
 WORDS = "new york times is here a city ##s".split()
