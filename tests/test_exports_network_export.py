@@ -196,6 +196,15 @@ def test_lengths_share_one_set_of_weights(tmp_path):
   assert size < 1.3 * weights
   engine = litert_engine.LiteRTEngine(str(tmp_path / "out"))
   assert engine.lengths == [4, 8, 12]
+  # Several threads share the texts of a batch, which stay in order.
+  alone, shared = (
+    litert_engine.LiteRTEngine(str(tmp_path / "out"), threads)
+    for threads in (1, 2)
+  )
+  for inputs in engine_models.BATCHES:
+    np.testing.assert_array_equal(
+      shared.run(*inputs)["logits"], alone.run(*inputs)["logits"]
+    )
   with pytest.raises(errors.InputError, match=says("13", "12", "most")):
     engine.run(*[np.ones([1, 13], int)] * 3)
 

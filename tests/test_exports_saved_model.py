@@ -257,3 +257,40 @@ def test_a_failed_export_leaves_no_files(pair_model, tmp_path, monkeypatch):
   )
   with pytest.raises(errors.InputError, match="cannot write .*/file/1: "):
     saved_model.write(str(tmp_path / "file" / "1"), pair_model)
+
+
+@pytest.mark.parametrize(
+  "names, newest",
+  [
+    (["9", "10", "x", "11.tmp-a"], "10"),
+    (["0"], "0"),
+    (["1", "saved_model.pb"], ""),
+    (["x"], None),
+  ],
+)
+def test_the_highest_version_is_loaded(names, newest, tmp_path):
+  for name in names:
+    (tmp_path / name).mkdir()
+  if newest is None:
+    for folder in (tmp_path, tmp_path / "none"):
+      with pytest.raises(errors.InputError, match=f"no SavedModel in {folder}"):
+        saved_model._newest_version(str(folder))
+    return
+  found = saved_model._newest_version(str(tmp_path))
+  assert pathlib.Path(found) == tmp_path / newest
+
+
+def test_only_exports_of_this_project_are_loaded(tmp_path):
+  (tmp_path / "saved_model.pb").touch()
+  message = "serve.py serves only exports"
+  with pytest.raises(errors.InputError, match=message):
+    saved_model.load(str(tmp_path))
+
+
+def test_a_loaded_export_has_the_version_and_the_settings(folder):
+  served = saved_model.load(os.path.dirname(folder), 5)
+  assert (served.folder, served.version, served.batch_size) == (folder, 3, 5)
+  assert served.texts == ["text_a", "text_b"]
+  copy = pathlib.Path(folder).parents[1] / "other"
+  copy.symlink_to(folder)
+  assert saved_model.load(str(copy)).version == 1
