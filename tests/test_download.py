@@ -469,6 +469,8 @@ def test_a_model_of_the_hub_is_downloaded_by_its_name(tmp_path):
   "change, message",
   [
     ({"model.safetensors": b"changed" * 9}, "expected"),
+    # Of the right size.
+    ({"model.safetensors": DATA[::-1]}, "SHA-256"),
     ({"model.safetensors": None, "pytorch_model.bin": None}, "has no model"),
     ({"config.json": None}, "could not be downloaded"),
   ],

@@ -103,6 +103,7 @@ def test_seeds_are_summarised_and_runs_that_differ_are_kept_apart(tmp_path):
   assert written == f"written: {tmp_path}/report.md, {tmp_path}/report.json"
   first, _ = json.loads((tmp_path / "report.json").read_text())
   assert first["low"] == 84.0 and first["seeds"] == [1, 2, 3]
+  assert first["model"] == BASE
 
 
 TABLE = """\

@@ -12,7 +12,9 @@ import script_runner
 import serving_models
 import test_head_answers
 import test_layout
-from serving import text_models
+from common import errors, run_settings
+from message_facts import says
+from serving import text_flags, text_models
 from test_head_answers import PAIRS, ROWS, SECOND, TEXTS, assert_same
 
 trained = test_head_answers.trained
@@ -201,3 +203,54 @@ def test_mistakes_are_named(script, message, flags, trained):
     )
   done = script_runner.refuse(script, message, model_dir=folder, **flags)
   assert len(done.out.splitlines()) == ("stdin" in flags)
+
+
+PAIR = ("--text", ("a", "b"))
+
+
+@pytest.mark.parametrize(
+  "first, second, count, expected",
+  [
+    ("a", "", 1, [("--text", ("a",))]),
+    ("a,b", "", 1, [("--text", ("a",)), ("--text", ("b",))]),
+    # Only a model of pairs splits a line at a tab.
+    ("a\tb", "", 2, [PAIR]),
+    ("a\tb", "", 1, [("--text", ("a\tb",))]),
+    ("a\tb", "", 0, [("--text", ("a\tb",))]),
+    ("a ||| b", "", 2, [PAIR]),
+    ("a ||| b", "", 0, [PAIR]),
+    ("a ||| b", "", 1, [("--text", ("a ||| b",))]),
+    ("a\tb ||| c", "", 2, [("--text", ("a", "b ||| c"))]),
+    # One text may be for all examples.
+    ("a", "b", 2, [("--text_b", ("a", "b"))]),
+    ("a,c", "b", 2, [("--text_b", ("a", "b")), ("--text_b", ("c", "b"))]),
+    ("a", "b,c", 0, [("--text_b", ("a", "b")), ("--text_b", ("a", "c"))]),
+    ("a,c", "b,d", 2, [("--text_b", ("a", "b")), ("--text_b", ("c", "d"))]),
+    ("-", "b", 2, [("input:1", ("x", "b")), ("input:2", ("y", "b"))]),
+    ("a", "-", 2, [("input:1", ("a", "x")), ("input:2", ("a", "y"))]),
+    ("a", "", 2, "--text --text_b 2"),
+    ("-", "", 2, "input:1 2"),
+    ("a", "b", 1, "--text 1"),
+  ],
+)
+def test_texts_of_two_flags_are_put_together(
+  first, second, count, expected, monkeypatch
+):
+  monkeypatch.setattr(text_flags, "_names", ["text", "text_b"])
+  lines = [("input:1", "x"), ("input:2", "y")]
+  monkeypatch.setattr(text_flags.standard_input, "lines", lambda: iter(lines))
+  settings = run_settings.Settings(
+    {
+      "text": first.split(",") if first else [],
+      "text_b": second.split(",") if second else [],
+    }
+  )
+  examples = text_flags._examples(settings, count)
+  if isinstance(expected, str):
+    with pytest.raises(errors.InputError, match=says(*expected.split())):
+      list(examples)
+    return
+  found = [(place, tuple(texts)) for place, texts in examples]
+  # A place of standard input says more than the name of a flag.
+  assert [texts for _, texts in found] == [texts for _, texts in expected]
+  assert [place for place, _ in found] == [place for place, _ in expected]

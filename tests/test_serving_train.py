@@ -129,6 +129,115 @@ def test_mistakes_are_named(call, message, monkeypatch):
     call()
 
 
+@pytest.fixture
+def called(monkeypatch):
+  """The scripts and the flags that are called, instead of their runs."""
+  calls = []
+
+  def call(script, flags):
+    calls.append((script, flags))
+    path = pathlib.Path(flags["output_dir"], "eval_results.json")
+    path.write_text('{"f1": 0.5}')
+
+  monkeypatch.setattr(train.command, "call", call)
+  return calls
+
+
+def rows_of(flags, name):
+  lines = pathlib.Path(flags[f"{name}_file"]).read_text().splitlines()
+  return [json.loads(line) for line in lines]
+
+
+def test_answers_become_places_in_their_contexts(called, tmp_path):
+  trained = train.question_answerer(
+    ["who?", "where?"],
+    ["a b a", "so"],
+    ["a", ""],
+    evaluation=(["when?"], ["at one"], ["one"]),
+    output_dir=tmp_path,
+    doc_stride=4,
+  )
+  ((script, flags),) = called
+  assert script == "run_squad" and flags["doc_stride"] == 4
+  assert flags["do_train"] and flags["do_eval"]
+  assert rows_of(flags, "train") == [
+    {
+      "id": "train-0",
+      "question": "who?",
+      "context": "a b a",
+      "answers": {"text": ["a"], "answer_start": [0]},
+    },
+    {
+      "id": "train-1",
+      "question": "where?",
+      "context": "so",
+      "answers": {"text": [], "answer_start": []},
+    },
+  ]
+  (row,) = rows_of(flags, "eval")
+  assert row["id"] == "eval-0"
+  assert row["answers"] == {"text": ["one"], "answer_start": [3]}
+  assert trained == (str(tmp_path / "final_model"), {"f1": 0.5}, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+  "flags, evaluates, results",
+  [
+    ({}, False, {}),
+    ({"eval_fraction": 0.5}, True, {"f1": 0.5}),
+    ({"evaluation": (["c"], ["x"])}, True, {"f1": 0.5}),
+    ({"evaluation": (["c"], ["x"]), "do_eval": False}, False, {}),
+  ],
+)
+def test_only_an_evaluation_has_results(called, flags, evaluates, results):
+  trained = train.classifier(["a", "b"], ["x", "y"], **flags)
+  ((script, given),) = called
+  assert script == "run_classifier" and given["do_eval"] == evaluates
+  assert ("eval_file" in given) == ("evaluation" in flags)
+  assert trained.results == results and "text_b_column" not in given
+  assert rows_of(given, "train") == [
+    {"text": "a", "label": "x"},
+    {"text": "b", "label": "y"},
+  ]
+
+
+@pytest.mark.parametrize(
+  "scores, kind, labels",
+  [
+    (None, "retrieval", [{}, {}]),
+    (np.float32([0.5, 1]), "similarity", [{"label": 0.5}, {"label": 1.0}]),
+  ],
+)
+def test_pairs_are_compared_with_or_without_scores(
+  called, scores, kind, labels
+):
+  evaluation = ([("e", "f")], scores[:1] if scores is not None else None)
+  train.sentence_vectors(
+    [("a", "b"), ["c", "d"]], scores, evaluation=evaluation
+  )
+  train.sentence_vectors([("a", "b")], task_kind="ranking", text_b_column="x")
+  (script, flags), (_, other) = called
+  assert script == "run_classifier" and flags["task_kind"] == kind
+  assert flags["text_b_column"] == "text_b"
+  texts = [{"text": "a", "text_b": "b"}, {"text": "c", "text_b": "d"}]
+  assert rows_of(flags, "train") == [t | n for t, n in zip(texts, labels)]
+  assert rows_of(flags, "eval") == [{"text": "e", "text_b": "f", **labels[0]}]
+  assert other["task_kind"] == "ranking" and other["text_b_column"] == "x"
+
+
+def test_values_of_numpy_become_values_of_json():
+  values = [np.int64(3), np.bool_(True), np.arange(2), ("a", [np.float32(2)])]
+  plain = [train._plain(value) for value in values]
+  assert plain == [3, True, [0, 1], ["a", [2.0]]]
+  assert [type(value) for value in plain[:2]] == [int, bool]
+
+
+@pytest.mark.parametrize("pair", ["ab", ("a",), ("a", "b", "c")])
+def test_what_is_no_pair_is_named(pair):
+  with pytest.raises(errors.InputError, match=says("1", "pair", "expected")):
+    train.classifier([("a", "b"), pair], ["x", "y"])
+
+
 @pytest.mark.usefixtures("eager")
 def test_a_scikit_learn_pipeline_is_validated(fast):
   pytest.importorskip("sklearn")

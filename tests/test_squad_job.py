@@ -79,7 +79,14 @@ class StepsOfRun:
     self.file = types.SimpleNamespace(file=squad_file)
     self.run = run = object.__new__(job.SquadRun)
     run._settings = run_settings.Settings(
-      {"output_dir": str(folder), "predict_batch_size": 3, "do_train": False}
+      {
+        "output_dir": str(folder),
+        "predict_batch_size": 3,
+        "eval_batch_size": 5,
+        "do_train": False,
+        "pad_to_max_length": False,
+        "max_seq_length": 6,
+      }
     )
     run._is_chief, run._step = is_chief, 7
     run._inputs = {"predict": self.file}
@@ -132,3 +139,89 @@ def test_what_has_no_answers_is_not_scored_and_only_the_chief_writes(
   assert len(steps.written) == is_chief
   assert not capsys.readouterr().out and not steps.reports
   assert not list(tmp_path.iterdir())
+
+
+class Threshold:
+  """Notes where it is written."""
+
+  def __init__(self, is_auto):
+    self.is_auto, self.written = is_auto, []
+
+  def write(self, folder):
+    self.written.append(folder)
+
+  def write_next_to(self, folder):
+    self.written.append(f"next to {folder}")
+
+
+@pytest.mark.parametrize(
+  "origin, is_auto, is_chief, written",
+  [
+    ("init", True, True, ["{}", "next to {}/final_model", "next to start"]),
+    ("resume", True, True, ["{}", "next to {}/final_model"]),
+    ("init", False, True, []),
+    ("init", True, False, []),
+  ],
+)
+def test_an_evaluation_stores_its_threshold_with_each_copy_of_its_weights(
+  tmp_path, monkeypatch, capsys, origin, is_auto, is_chief, written
+):
+  steps = StepsOfRun(tmp_path, monkeypatch, is_chief=is_chief)
+  run, asked, logged = steps.run, [], []
+  monkeypatch.setattr(
+    job.train_log, "write_evaluation", lambda *values: logged.append(values)
+  )
+  run._start = run_folder.StartingPoint(origin, "start/bert_model.ckpt")
+  run._inputs["eval"] = steps.file
+  run.threshold = Threshold(is_auto)
+  run._answerer.answers = lambda file, size, find_threshold: (
+    asked.append((size, find_threshold)) or steps.answers
+  )
+  assert run.evaluate() == (steps.answers, {"f1": 100.0})
+  assert asked == [(5, is_auto)]
+  expected = [place.format(tmp_path) for place in written]
+  assert run.threshold.written == expected
+  if not is_chief:
+    assert not capsys.readouterr().out and not list(tmp_path.iterdir())
+    assert not logged
+    return
+  assert capsys.readouterr().out == "f1 = 100.0\nglobal_step = 7\n"
+  assert logged == [(str(tmp_path), 7, {"f1": 100.0})]
+  run.write_report()
+  assert steps.reports == [{"f1": 100.0}]
+
+
+@pytest.mark.parametrize("pads", [False, True])
+@pytest.mark.parametrize("may_vary", [False, True])
+def test_the_training_data_of_a_run(tmp_path, monkeypatch, pads, may_vary):
+  """As in the original, an epoch's size counts questions, not windows."""
+  steps, specs = StepsOfRun(tmp_path, monkeypatch), []
+  run = steps.run
+  run._settings = run._settings.replace(pad_to_max_length=pads)
+  run._model, run._config, run._strategy, run._start = None, None, None, "start"
+  run._inputs = {
+    "train": types.SimpleNamespace(
+      file=steps.file.file, records="a.tf_record", num_records=9
+    ),
+    "eval": steps.file,
+  }
+  run._answerer.result_names = lambda file: ["f1"]
+  monkeypatch.setattr(job.run_setup, "shapes_may_vary", lambda *_: may_vary)
+  monkeypatch.setattr(job.harness, "training_length", lambda _, count: count)
+  monkeypatch.setattr(
+    job.squad_model, "objective", lambda _, mask_padding: mask_padding
+  )
+  monkeypatch.setattr(
+    job.harness, "train", lambda _, spec, start: specs.append(spec) or 12
+  )
+  run.train()
+  (spec,) = specs
+  records = spec.data()
+  assert records.trim == (may_vary and not pads)
+  assert records.num_records == 9 and records.files == ["a.tf_record"]
+  assert {"start_positions", "end_positions"} <= records.features.keys()
+  assert spec.objective == (not pads)
+  assert spec.length == 1 and spec.result_names == ["f1"]
+  assert run._step == 12
+  run._evaluate = lambda: ("answers", {"f1": 1.0}, "points")
+  assert spec.evaluate() == {"f1": 1.0}
