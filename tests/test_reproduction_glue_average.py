@@ -39,3 +39,14 @@ def test_a_task_counts_with_the_mean_of_its_metrics():
 
 def test_a_single_task_has_no_average():
   assert glue_average.markdown(LINES[:2]) == ""
+
+
+def test_averages_are_sorted_and_a_complete_one_lacks_nothing():
+  lines = [
+    line(f"{task}-{suffix}", "m", value)
+    for suffix, value in (("small", 30.0), ("base", 80.25))
+    for task in glue_average.TASKS
+  ]
+  first, second = glue_average.markdown(lines).strip().split("\n")[-2:]
+  assert first.startswith("| base | 80.2 | ") and first.endswith(" | none |")
+  assert second.startswith("| small | 30.0 | ")

@@ -3,16 +3,19 @@
 import json
 import re
 import shutil
+import types
 
 import numpy as np
 import pytest
 
+import script_flags
 import script_runner
 import serving_models
 import stored_weights
 import tiny_model
 from checkpoints import weight_files
 from classification import inputs, sequences
+from common import run_settings
 from message_facts import says
 from records import tfrecord
 from script_runner import results_in
@@ -558,3 +561,85 @@ def test_errors_are_one_sentence(folder, tmp_path, flags, message):
   done = classify(folder, tmp_path / "run", code=1, **flags)
   assert message in done.err.rpartition("\nrun_classifier.py: error: ")[2]
   assert "Traceback" not in done.err
+
+
+@pytest.fixture(scope="module")
+def script():
+  return script_flags.functions("run_classifier")
+
+
+@pytest.mark.parametrize(
+  "stride, compiled, by_default, expected",
+  [
+    (0, "auto", True, "auto"),
+    (4, "auto", True, "false"),
+    (4, "auto", False, "false"),
+    (4, "true", True, "true"),
+  ],
+)
+def test_windows_turn_xla_off_unless_asked(
+  script, monkeypatch, caplog, stride, compiled, by_default, expected
+):
+  caplog.set_level("INFO", "absl")
+  monkeypatch.setattr(script.run_setup, "make_strategy", lambda _: "strategy")
+  monkeypatch.setattr(
+    script.distribution, "default_jit_compile", lambda _: by_default
+  )
+  settings = run_settings.Settings(
+    {"doc_stride": stride, "jit_compile": compiled}
+  )
+  strategy, arranged = script.arrange_devices(settings)
+  assert strategy == "strategy" and arranged.jit_compile == expected
+  is_changed = by_default and expected != compiled
+  assert ("--jit_compile=true" in caplog.text) == is_changed
+
+
+class Steps(list):
+  """The steps that a ModelRun takes."""
+
+  def evaluate(self):
+    self.append("evaluate")
+    return {"f1": 2.0}
+
+  def write_report(self, results):
+    self.append(f"write_report {results}")
+
+  def write_predictions(self, name, network):
+    self.append(f"{name} {network}")
+
+  def __getattr__(self, name):
+    return lambda: self.append(name)
+
+
+@pytest.mark.parametrize(
+  "flags, steps",
+  [
+    ("do_train", ["train", "write_report {}"]),
+    ("do_eval", ["load_weights", "evaluate", "write_report {'f1': 2.0}"]),
+    ("do_predict", ["load_weights", "predict None", "predict_mismatched None"]),
+    (
+      "do_train do_eval do_predict",
+      [
+        "train",
+        "evaluate",
+        "write_report {'f1': 2.0}",
+        "predict None",
+        "predict_mismatched None",
+      ],
+    ),
+  ],
+)
+def test_the_steps_of_a_run(script, monkeypatch, flags, steps):
+  taken = Steps()
+  monkeypatch.setattr(script.job, "ModelRun", lambda *_: taken)
+  names = "do_train do_eval do_predict".split()
+  settings = run_settings.Settings(
+    {**{name: name in flags.split() for name in names}, "engine": "tensorflow"}
+  )
+  records = ["train", "eval", "eval_mismatched"]
+  if "do_predict" in flags:
+    records += ["predict", "predict_mismatched"]
+  run = types.SimpleNamespace(records=dict.fromkeys(records))
+  results = script.run_model(settings, run)
+  assert taken == steps
+  assert results == ({"f1": 2.0} if "do_eval" in flags else {})

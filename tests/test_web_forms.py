@@ -4,6 +4,7 @@ import asyncio
 import base64
 import math
 import re
+import time
 
 import numpy as np
 import pytest
@@ -82,7 +83,10 @@ def test_embeddings_in_openais_form():
   ]
   assert vectors == [[8.0, 4.0], [4.0, 4.0]]
   assert third["data"][0]["embedding"] == [4.0, 4.0]
-  assert [row["id"] for row in models["data"]] == ["m"]
+  (row,) = models["data"]
+  assert 0 <= time.time() - row.pop("created") < 600
+  assert row == {"id": "m", "object": "model", "owned_by": "bert-tf2"}
+  assert models["object"] == "list"
 
 
 def test_vectors_in_the_form_of_tei():
@@ -280,12 +284,24 @@ def test_openapi_describes_every_path():
     re.sub(r"{(\w+):[^}]*}", r"{\1}", path) for path in resources
   }
   operation = document["paths"]["/v1/models/{name}:predict"]["post"]
-  assert operation["parameters"][0]["name"] == "name"
+  assert operation["parameters"] == [
+    {
+      "name": "name",
+      "in": "path",
+      "required": True,
+      "schema": {"type": "string"},
+    }
+  ]
+  assert "parameters" not in document["paths"]["/embed"]["post"]
+  assert document["info"]["title"] == "Models: m"
   (content,) = operation["requestBody"]["content"].values()
   assert "instances" in content["schema"]["properties"]
   for operations in document["paths"].values():
     for operation in operations.values():
-      assert operation["summary"] and "200" in operation["responses"]
+      assert operation["summary"]
+      assert operation["responses"].keys() == {"200", "default"}
+      (refusal,) = operation["responses"]["default"]["content"].values()
+      assert refusal["schema"]["properties"] == {"error": {"type": "string"}}
 
 
 def basic(password):

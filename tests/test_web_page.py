@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 import served
+from web import application, work_queue
 from web.forms import page
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -102,6 +103,38 @@ async def get_page(port):
     session.get(f"http://127.0.0.1:{port}/") as response,
   ):
     return response.headers, await response.text()
+
+
+@pytest.mark.parametrize(
+  "head, stride, windows",
+  [
+    ("span", 0, True),
+    ("tagging", 0, True),
+    ("classification", 0, False),
+    ("classification", 4, True),
+  ],
+)
+def test_the_page_knows_each_model(head, stride, windows):
+  model = served.model(
+    None,
+    head,
+    ("a", "b"),
+    labels=("x", "y"),
+    doc_stride=stride,
+    max_seq_length=9,
+    engine="onnx",
+  )
+  hosted = application.host("m", model, work_queue.Limits())
+  assert page.described(hosted) == {
+    "name": "m",
+    "head": head,
+    "inputs": ["a", "b"],
+    "mask": "[MASK]",
+    "labels": ["x", "y"],
+    "length": 9,
+    "windows": windows,
+    "engine": "onnx",
+  }
 
 
 def test_the_server_sends_the_page_with_its_policy():

@@ -12,6 +12,7 @@ import threading
 import time
 
 import aiohttp
+import aiohttp.web
 import numpy as np
 import pytest
 
@@ -19,7 +20,7 @@ import served
 from answering import answers
 from common import errors
 from message_facts import says
-from web import application, metrics, server, work_queue
+from web import application, metrics, refusals, server, work_queue
 
 
 class Model:
@@ -70,14 +71,31 @@ def test_predictions_state_and_metadata():
     assert await ask(f"{path}:predict", body("a", "bc")) == expected
     status, state = await ask(path)
     assert status == 200
-    assert state["model_version_status"][0]["version"] == "4"
-    assert state["model_version_status"][0]["state"] == "AVAILABLE"
+    assert state == {
+      "model_version_status": [
+        {
+          "version": "4",
+          "state": "AVAILABLE",
+          "status": {"error_code": "OK", "error_message": ""},
+        }
+      ]
+    }
     status, metadata = await ask("m/metadata")
-    assert metadata["model_spec"]["name"] == "m"
-    assert (
-      "serving_default"
-      in metadata["metadata"]["signature_def"]["signature_def"]
-    )
+    assert metadata["model_spec"] == {
+      "name": "m",
+      "version": "4",
+      "signature_name": "",
+    }
+    shape = {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}
+    # As in TensorFlow Serving, the key occurs twice.
+    assert metadata["metadata"]["signature_def"]["signature_def"] == {
+      "serving_default": {
+        "inputs": {"text": {"dtype": "DT_STRING", "tensor_shape": shape}},
+        "outputs": {},
+        "method_name": "tensorflow/serving/predict",
+        "defaults": {},
+      }
+    }
 
   serve(test)
 
@@ -306,6 +324,66 @@ def test_metrics_count_answers_refusals_and_waiting_texts():
     assert (await numbers(ask.port))["bert_queue_texts"] == "0"
 
   serve(test)
+
+
+@pytest.mark.parametrize(
+  "header, name",
+  [
+    ("localhost", "localhost"),
+    ("LOCALHOST:80", "localhost"),
+    ("[::1]", "::1"),
+    ("[::FFFF:1.2.3.4]:8501", "::ffff:1.2.3.4"),
+    ("a.b-c_d:65535", "a.b-c_d"),
+    ("a:0", "a"),
+    ("a:", "a"),
+    (":80", ""),
+    ("", ""),
+    ("a:65536", None),
+    ("a:123456", None),
+    ("::1", None),
+    ("a b", None),
+    ("\u00e9", None),
+  ],
+)
+def test_the_name_in_a_host_header(header, name):
+  if name is not None:
+    assert refusals.host_name(header) == name
+    return
+  with pytest.raises(refusals.Malformed):
+    refusals.host_name(header)
+
+
+@pytest.mark.parametrize(
+  "error, status",
+  [
+    (errors.InputError("x"), 400),
+    (refusals.Malformed("x"), 400),
+    (refusals.ClientLeft(), 499),
+    (aiohttp.web.HTTPRequestEntityTooLarge(1, 2), 413),
+    (aiohttp.web.HTTPNotFound(text="x"), 404),
+    (aiohttp.web.HTTPMethodNotAllowed("GET", ["POST"]), 405),
+    (work_queue.QueueFull(), 503),
+    (work_queue.Closed(), 503),
+    (asyncio.TimeoutError(), 504),
+    (work_queue.Fault("secret"), 500),
+    (KeyError("secret"), 500),
+  ],
+)
+def test_the_status_of_each_exception(error, status):
+  found, sentence = refusals.of(error)
+  assert found == status and "secret" not in sentence
+
+
+def test_the_log_of_refusals_begins_again_after_its_interval(
+  monkeypatch, caplog
+):
+  times = [100.0] * 12 + [130.0, 130.5, 160.5, 161.0]
+  monkeypatch.setattr(refusals.time, "monotonic", iter(times).__next__)
+  log = refusals.LimitedLog()
+  for number in range(len(times)):
+    log.warning("line %d", number)
+  # Ten lines in half a minute; the eleventh and later ones are left out.
+  assert caplog.messages == [f"line {n}" for n in (*range(10), 13, 14, 15)]
 
 
 def test_without_aiohttp(monkeypatch):

@@ -38,7 +38,7 @@ class LimitedLog:
   """Logs at most _LOG_LINES warnings per _LOG_INTERVAL, including aiohttp's."""
 
   def __init__(self) -> None:
-    self._began, self._count = -_LOG_INTERVAL, 0
+    self._began, self._count = 0.0, 0
 
   def warning(self, line: str, *values: Any, exc_info: Any = None) -> None:
     """Logs a line, unless there were too many."""
