@@ -144,6 +144,7 @@ from pretraining import (
   masks,
   record_maker,
   sharding,
+  vocabulary_notes,
 )
 from records import tfrecord
 
@@ -246,7 +247,7 @@ def write_files(settings: run_settings.Settings, options, inputs) -> tuple:
       after_pass=lambda: done.advance(1, corpus.num_words),
     )
   for output in outputs:
-    tfrecord.write_vocabulary_mark(output, options.vocab_file)
+    vocabulary_notes.write(output, options.vocab_file)
   return count, outputs
 
 

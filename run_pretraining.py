@@ -94,7 +94,7 @@ import numpy as np
 import configuration
 from checkpoints import model_files, model_folder, model_writer, weight_files
 from common import result_lines, run_settings
-from pretraining import inputs, masks
+from pretraining import inputs, masks, vocabulary_notes
 from records import tfrecord
 from training import distribution, evaluation_loop, harness, run_setup
 from variants import registry, vocabularies, vocabulary_files
@@ -220,7 +220,7 @@ def check_vocabulary(
   vocab = vocabularies.load_vocab(settings.vocab_file)
   config.check_vocabulary(len(vocab), settings.vocab_file)
   for names in filter(None, (settings.input_file, settings.eval_input_file)):
-    tfrecord.check_vocabulary(tfrecord.find_files(names), settings.vocab_file)
+    vocabulary_notes.check(tfrecord.find_files(names), settings.vocab_file)
 
 
 def main(_: list[str]) -> None:

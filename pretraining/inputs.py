@@ -16,7 +16,7 @@ from absl import logging
 
 import configuration
 from common import errors
-from pretraining import data, dynamic_masking
+from pretraining import data, dynamic_masking, record_checks
 from records import pipeline, tfrecord
 from training import harness
 from variants import vocabularies
@@ -76,7 +76,7 @@ class PretrainingInput:
       masks: whether records without masks are masked while they are read.
       **masking: options of dynamic_masking.Masking for records without masks.
     """
-    self.files = files = pipeline.without_empty(files)
+    self.files = files = record_checks.without_empty(files)
     # The first record determines the format; all files are checked below.
     first = pipeline.first_record(files[0])
     self.is_masked = "word_starts" not in first
@@ -100,7 +100,7 @@ class PretrainingInput:
       for name, (size, limit) in shapes.items()
     }
     self._limits = {name: limit for name, (_, limit) in shapes.items() if limit}
-    self._num_records = pipeline.check_records(files, self.features)
+    self._num_records = record_checks.check_records(files, self.features)
     self._check_ranges(_CHECKED_FIRST)
     self._mask = None
     if self.is_masked or not masks:
@@ -139,7 +139,7 @@ class PretrainingInput:
   @contextlib.contextmanager
   def faults_named(self) -> Iterator[None]:
     """Raises InputError if the `with` block reads a bad record."""
-    with pipeline.damage_named(self.files):
+    with record_checks.damage_named(self.files):
       try:
         yield
       except tf.errors.InvalidArgumentError as error:

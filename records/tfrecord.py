@@ -30,7 +30,6 @@ _CRC_MASK = 0xA282EAD8
 _WRITTEN_TOGETHER = 1 << 20  # Bytes.
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _MANIFEST = ".manifest.json"  # Lists the shards of an output.
-_VOCABULARY = f".vocabulary{_MANIFEST}"  # Suffix of a file's vocabulary note.
 
 # Protocol buffer tags of tf.train.Example: field number * 8 + 2, where 2 stands
 # for a length-delimited field. An Example has a map of features. The value in
@@ -156,37 +155,6 @@ def find_files(patterns: str) -> list[str]:
         raise errors.InputError(f"no record file matches {pattern!r}")
     files += shard_paths
   return files
-
-
-def write_vocabulary_mark(path: str, vocab_file: str) -> None:
-  """Writes a note about a record file's vocabulary next to the file."""
-  if not (file_io.is_remote(path) or os.path.isfile(path)):
-    return  # A device or a pipe gets no note.
-  _, digest = file_io.size_and_sha256(vocab_file)
-  values = {"vocab_sha256": digest, "vocab_file": os.path.basename(vocab_file)}
-  json_files.write(f"{path}{_VOCABULARY}", values)
-
-
-def check_vocabulary(files: Iterable[str], vocab_file: str) -> None:
-  """Raises InputError if records were written with a different vocabulary.
-
-  It compares checksums in the notes or manifests next to the files. Files
-  without either, for example from other programs, pass.
-  """
-  _, digest = file_io.size_and_sha256(vocab_file)
-  marks: dict[str, str] = {}
-  for file in files:
-    # Shards NAME-00000-of-00003 share a manifest; a single file has a note.
-    shards = manifest_name(re.sub(r"-\d{5}-of-\d{5}(?=(\.gz)?$)", "", file))
-    marks |= {path: file for path in (shards, f"{file}{_VOCABULARY}")}
-  for mark, file in marks.items():
-    mark_values = json_files.read(mark) if file_io.exists(mark) else {}
-    if mark_values.get("vocab_sha256", digest) != digest:
-      raise errors.InputError(
-        f"{file} was written with a different vocabulary than --vocab_file="
-        f"{vocab_file} (see vocab_sha256 in {mark}), so its ids stand for "
-        "different tokens; pass its vocabulary, or write the records again"
-      )
 
 
 def _shards_of(manifest) -> list:

@@ -159,13 +159,15 @@ ENTRIES = {
     "needs --teacher_checkpoint": "test_pretraining_objectives",
     "pass 0 as the last": "test_pretraining_objectives",
   },
+  "pretraining/record_checks.py": {
+    "values per record": "test_records_pipeline"
+  },
   "pretraining/record_maker.py": {"too few records": OWN_FOLDER},
   "pretraining/sharding.py": {
     "were made with": OWN_FOLDER,
     "but not its manifest": OWN_FOLDER,
   },
   "pretraining/vocabulary.py": {"is too small": TRIED},
-  "records/pipeline.py": {"values per record": "test_records_pipeline"},
   "reproduce.py": {"nothing to do": TRIED, "is not a flag": "test_reproduce"},
   "reproduction/downloads.py": {
     "not what was published": MACHINES,

@@ -14,6 +14,7 @@ import small_corpus
 import tiny_model
 from common import errors, flags
 from message_facts import says
+from pretraining import vocabulary_notes
 from records import tfrecord
 
 SCRIPT = "create_pretraining_data.py"
@@ -288,11 +289,11 @@ def test_records_of_another_vocabulary_are_refused(tmp_path):
     )
     files = tfrecord.find_files(str(output))
     assert files
-    tfrecord.check_vocabulary(files, str(tmp_path / "one.txt"))
+    vocabulary_notes.check(files, str(tmp_path / "one.txt"))
     with pytest.raises(
       errors.InputError, match="written with a different vocabulary"
     ):
-      tfrecord.check_vocabulary(files, str(tmp_path / "other.txt"))
+      vocabulary_notes.check(files, str(tmp_path / "other.txt"))
   # A pattern matches only records, not the files next to them.
   assert tfrecord.find_files(str(tmp_path / "None.*")) == [
     str(tmp_path / "None.tfrecord")

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import two_replicas
 from common import errors
+from pretraining import record_checks
 from records import pipeline, tfrecord
 
 FEATURES = {
@@ -316,18 +317,18 @@ def test_several_sequences_of_an_example_are_trimmed_together():
 def test_unsuitable_records_are_named(tmp_path, examples_file, record, message):
   path = write_records(tmp_path / "other.tfrecord", [record])
   with pytest.raises(errors.InputError) as raised:
-    pipeline.check_records([examples_file, path], FEATURES)
+    record_checks.check_records([examples_file, path], FEATURES)
   assert str(raised.value).startswith(path)
   assert message in str(raised.value)
 
 
 def test_an_empty_file_is_named(tmp_path, examples_file):
-  assert pipeline.check_records([examples_file] * 2, FEATURES) == 20
+  assert record_checks.check_records([examples_file] * 2, FEATURES) == 20
   path = write_records(tmp_path / "empty.tfrecord", [])
   with pytest.raises(
     errors.InputError, match="empty.tfrecord holds no records"
   ):
-    pipeline.check_records([examples_file, path], FEATURES)
+    record_checks.check_records([examples_file, path], FEATURES)
 
 
 @pytest.mark.parametrize("read", ["sequential_records", "shuffled_records"])
@@ -345,13 +346,13 @@ def test_a_damaged_record_is_named_with_its_file(tmp_path, files, read):
   )
   records = getattr(pipeline, read)(damaged, **options)
   with pytest.raises(errors.InputError, match="damaged.tfrecord: record 3 is"):
-    with pipeline.damage_named(damaged):
+    with record_checks.damage_named(damaged):
       numbers_of(records, 8)
 
 
 def test_other_errors_are_not_renamed(files):
   with pytest.raises(tf.errors.NotFoundError):
-    with pipeline.damage_named(files):
+    with record_checks.damage_named(files):
       tf.io.read_file(files[0] + "-none")
 
 
