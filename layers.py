@@ -18,7 +18,7 @@ import named_weights
 
 # Added to the scores of masked positions. As in the original: the value is
 # finite, so a sequence without tokens attends everywhere instead of giving NaN.
-_MASKED_SCORE = -10000.0
+MASKED_SCORE = -10000.0
 
 _ACTIVATIONS = {
   "gelu": kernels.gelu,
@@ -120,7 +120,7 @@ def attention_bias(input_mask: tf.Tensor) -> tf.Tensor | None:
   if input_mask is None:
     return None
   mask = tf.cast(input_mask, tf.float32)[:, tf.newaxis, tf.newaxis]
-  return (1.0 - mask) * _MASKED_SCORE
+  return (1.0 - mask) * MASKED_SCORE
 
 
 def pick_bias(bias: tf.Tensor | None, positions: tf.Tensor) -> tf.Tensor | None:
@@ -131,15 +131,6 @@ def pick_bias(bias: tf.Tensor | None, positions: tf.Tensor) -> tf.Tensor | None:
   if bias is None or bias.shape[2] == 1:
     return bias
   return tf.gather(bias, positions[:, tf.newaxis], axis=2, batch_dims=2)
-
-
-def later_tokens_bias(length: int | tf.Tensor) -> tf.Tensor:
-  """Returns a float32 bias [T, T] that hides later tokens from each token."""
-  position = tf.range(length)
-  is_later = tf.cast(position > position[:, tf.newaxis], tf.float32)
-  # This is more negative than padding's bias, so padding at the start of a
-  # sequence attends to this padding, not to later tokens.
-  return is_later * (2 * _MASKED_SCORE)
 
 
 def sizes(x: tf.Tensor) -> list:

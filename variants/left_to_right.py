@@ -29,7 +29,7 @@ class LeftToRightModel(modeling.BertModel):
   ) -> tf.Tensor:
     if input_mask is None:
       input_mask = tf.ones_like(input_ids)
-    later = layers.later_tokens_bias(layers.sizes(input_ids)[1])
+    later = _later_tokens_bias(layers.sizes(input_ids)[1])
     return super()._attention_bias(input_ids, input_mask) + later
 
   def pooled_positions(self, input_mask: tf.Tensor) -> tf.Tensor:
@@ -45,3 +45,12 @@ class LeftToRightModel(modeling.BertModel):
       return states[:, -1]
     last = self.pooled_positions(input_mask)
     return tf.gather(states, last, batch_dims=1)[:, 0]
+
+
+def _later_tokens_bias(length: int | tf.Tensor) -> tf.Tensor:
+  """Returns a float32 bias [T, T] that hides later tokens from each token."""
+  position = tf.range(length)
+  is_later = tf.cast(position > position[:, tf.newaxis], tf.float32)
+  # This is more negative than padding's bias, so padding at the start of a
+  # sequence attends to this padding, not to later tokens.
+  return is_later * (2 * layers.MASKED_SCORE)
