@@ -56,7 +56,21 @@ def working_folder(tmp_path, monkeypatch):
     ),
     *(
       ({name: "a.txt", "output_file": "a.txt"}, f"file that --{name} reads")
-      for name in ("phrases_file", "generator_config_file", "predictions_file")
+      for name in (
+        *("phrases_file", "generator_config_file", "predictions_file"),
+        *("add_tokens", "search"),
+      )
+    ),
+    *(
+      (
+        {flag: f"out/{name}", "output_dir": "out", "do_eval": True},
+        f"--{flag}=.* is a file that --do_eval writes to",
+      )
+      for flag, name in (
+        ("train_file", "eval_results.txt"),
+        ("eval_file", "seeds_results.txt"),
+        ("predict_file", "search_results.tsv"),
+      )
     ),
     (
       {"teacher_checkpoint": "model", "output_file": "model/vocab.txt"},
@@ -85,6 +99,9 @@ def test_an_output_that_is_an_input_is_refused(working_folder, values, message):
     {"model_dir": "model", "output_file": "model/vectors.jsonl"},
     {"predict_file": "out/new.tsv", "output_dir": "out", "do_predict": True},
     {"input_file": "a.txt", "output_file": "gs://a/c"},
+    # Another folder, and another action.
+    {"predict_file": "predictions.tsv", "output_dir": "out", "do_predict": 1},
+    {"eval_file": "out/predictions.tsv", "output_dir": "out", "do_eval": True},
   ],
 )
 def test_other_outputs_pass(working_folder, values):
@@ -149,6 +166,11 @@ def test_scripts_refuse_before_anything_is_written(
     **flags,
   )
   assert {n: open(n).read() for n in os.listdir() if "." in n} == before
+
+
+def test_a_pattern_without_a_match_is_named(working_folder):
+  with pytest.raises(errors.InputError, match=r"'none\*.txt'"):
+    overwriting.refuse_missing({"input_file": "a.txt, none*.txt"})
 
 
 @pytest.mark.parametrize("name", ["predict_file", "input_file"])

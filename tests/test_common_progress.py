@@ -92,7 +92,10 @@ def test_a_resized_window_leaves_nothing_behind():
   assert draw(90).startswith("\r\x1b[J\r")
 
 
-@pytest.mark.parametrize("size, is_shown", [((40, 9), True), ((0, 0), False)])
+@pytest.mark.parametrize(
+  "size, is_shown",
+  [((40, 9), True), ((0, 0), False), ((40, 0), False), ((0, 9), False)],
+)
 def test_a_terminal_without_a_size_gets_no_bar(monkeypatch, size, is_shown):
   stream = Screen()
   stream.fileno = lambda: 2
@@ -118,3 +121,41 @@ def test_only_a_terminal_needs_tqdm():
     [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
   )
   assert run.stdout == "False\n" and "1/1 parts" in run.stderr
+
+
+def test_a_notebook_has_a_bar():
+  notebook = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.io"})
+  assert not progress.bar(4, stream=notebook()).disable
+
+
+def test_a_resumed_job_starts_with_what_is_done():
+  bar = progress.bar(9, 3, stream=Screen())
+  assert (bar.n, bar.total) == (3, 9)
+
+
+@pytest.mark.parametrize(
+  "seconds, text",
+  [(0.9, "00:00"), (65, "01:05"), (3599, "59:59"), (3600, "1:00:00")],
+)
+def test_a_time_has_hours_if_it_needs_them(seconds, text):
+  assert progress.interval(seconds) == text
+
+
+def test_a_file_gets_a_line_every_half_a_minute(monkeypatch):
+  class File(io.StringIO):
+    flushed = 0
+
+    def flush(self):
+      self.flushed = self.getvalue().count("\n")
+
+  times = iter([1000.0, 1029.0, 1030.0, 1059.0, 1059.0])
+  monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
+  stream = File()
+  bar = make(stream)
+  flushed = []
+  for _ in range(4):
+    bar.advance(50, 300)
+    flushed.append(stream.flushed)
+  assert flushed == [0, 1, 1, 2]
+  rates = [line.split("  ")[1] for line in stream.getvalue().splitlines()]
+  assert rates == ["20 words/s", "20 words/s"]

@@ -34,6 +34,21 @@ def test_replace_keeps_the_names_of_passed_flags():
     SETTINGS.replace(speed=1)
 
 
+def test_rules_and_parsers_stay_with_changed_settings():
+  settings = run_settings.Settings(
+    {"seed": 1, "speed": None},
+    given={"seed"},
+    parse=lambda name, value: int(value),
+    rules=[run_settings.Rule("seed", "speed")],
+  )
+  changed = settings.replace(seed=2).filled({"seed": 3, "speed": 0, "rate": 4})
+  assert (changed.seed, changed.speed, "rate" in changed) == (2, 0, False)
+  assert changed.parse("seed", "7") == 7
+  with pytest.raises(errors.InputError, match="--seed needs --speed"):
+    run_settings.refuse_ignored(changed)
+  run_settings.refuse_ignored(settings.filled({"speed": 1}))
+
+
 def test_values_of_other_sources_are_parsed_like_flags():
   assert SETTINGS.parse("seed", "x") == "x"
   settings = run_settings.Settings(

@@ -18,6 +18,7 @@ import script_runner
 import stored_weights
 import tiny_model
 from checkpoints import model_writer
+from message_facts import says
 from pretraining.networks import encoder
 from records import tfrecord
 from script_runner import results_in, succeed
@@ -220,11 +221,13 @@ def test_an_objective_of_ones_own_is_trained(folder, tmp_path):
   own = example_of_the_docs(tmp_path / "repeated.py")
   flags = {"objectives": f"masked_lm,{own}", "do_eval": True}
   run = {"num_train_steps": 30, "max_eval_steps": 4, "num_warmup_steps": 1}
-  pretrain(folder, "original", tmp_path / "run", **flags, **run)
+  done = pretrain(folder, "original", tmp_path / "run", **flags, **run)
   results = results_in(tmp_path / "run")
   # Guessing gives log 2.
   assert results["repeated_loss"] < np.log(2)
   assert results["repeated_accuracy"] > 0.5
+  # A tiny model has learned few words in 30 steps.
+  assert re.search(says("masked_lm_loss", "plateau"), done.err)
   stored = stored_weights.read(str(tmp_path / "run/final_model"))
   assert stored["cls/repeated/dense/kernel"].any()
 

@@ -78,21 +78,45 @@ def test_tokens_of_a_span_are_replaced_alike_and_of_an_ngram_each():
   assert ngrams.kinds(3, lambda: next(draws)) == ["b", "c", "d"]
 
 
-@pytest.mark.parametrize("masking, is_alike", [("spans", True), ("ngrams", 0)])
-def test_records_have_spans_that_are_replaced_alike(masking, is_alike):
-  """Here, half of the tokens become [MASK], and the others stay."""
+def masked_features(masking, *shares, **options):
+  """Returns the features of a text's records with these masks.Shares."""
   vocab = {token: index for index, token in enumerate(small_corpus.TOKENS)}
-  features = small_corpus.features_of(
+  return small_corpus.features_of(
     small_corpus.text_of(30).split("\n"),
     lambda line: [vocab.get(word, 1) for word in line.split()],
     vocab,
     small_corpus.record_options(
       masking=masking,
-      packing="doc_sentences",
       masked_lm_prob=0.3,
-      mask_shares=masks.Shares(0.5, 1.0),
+      mask_shares=masks.Shares(*shares),
+      **options,
     ),
   )
+
+
+@pytest.mark.parametrize("masking", points.MASKINGS.names())
+def test_masked_tokens_are_replaced_as_the_shares_say(masking):
+  """In both segments."""
+  replaced = {}
+  for shares in ((1, 0), (0, 1), (0, 0), (0.8, 0.5)):
+    features = masked_features(masking, *shares, max_seq_length=32)
+    rows, columns = np.nonzero(features["masked_lm_weights"])
+    positions = features["masked_lm_positions"][rows, columns]
+    replaced[shares] = features["input_ids"][rows, positions]
+    labels = features["masked_lm_ids"][rows, columns]
+    if shares == (0, 1):
+      np.testing.assert_array_equal(replaced[shares], labels)
+      assert features["segment_ids"][rows, positions].any()
+  assert (replaced[1, 0] == small_corpus.TOKENS.index("[MASK]")).all()
+  # Any token may be drawn.
+  assert {*replaced[0, 0]} == {*range(len(small_corpus.TOKENS))}
+  assert np.mean(replaced[0.8, 0.5] == 4) == pytest.approx(0.8, abs=0.06)
+
+
+@pytest.mark.parametrize("masking, is_alike", [("spans", True), ("ngrams", 0)])
+def test_records_have_spans_that_are_replaced_alike(masking, is_alike):
+  """Here, half of the tokens become [MASK], and the others stay."""
+  features = masked_features(masking, 0.5, 1.0, packing="doc_sentences")
   positions = features["masked_lm_positions"]
   is_mask = np.take_along_axis(features["input_ids"], positions, 1) == 4
   # Neighbours that are masked are in one run, except where two runs touch.
