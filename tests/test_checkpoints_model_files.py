@@ -382,3 +382,106 @@ def test_the_restored_settings_are_logged_once(tmp_path, caplog):
     assert fact in message
   files.complete(settings, ["doc_stride"])
   assert len(caplog.messages) == 2
+
+
+def test_a_configuration_without_positions_has_512(tmp_path):
+  path = tmp_path / "bert_config.json"
+  path.write_text('{"vocab_size": 9}')
+  files = model_files.ModelFiles(bert_config_file=str(path))
+  settings = run_settings.Settings({"max_seq_length": 600})
+  assert files.complete(settings).max_seq_length == 512
+
+
+@pytest.mark.parametrize(
+  "name, is_run",
+  [
+    ("model.ckpt-12.index", True),
+    ("model.ckpt-12.index.tmp-a", False),
+    ("model.ckpt-best.index", False),
+    ("old.model.ckpt-3.index", False),
+  ],
+)
+def test_which_files_are_checkpoints_of_a_run(folders, tmp_path, name, is_run):
+  (tmp_path / name).touch()
+  settings = settings_of(folders["span"], output_dir=str(tmp_path))
+  files = model_files.ModelFiles.of(settings)
+  if is_run:
+    files.require("tagging")
+    return
+  with pytest.raises(errors.InputError):
+    files.require("tagging")
+
+
+def test_weights_that_nobody_names_are_not_checked(folders):
+  path = str(folders["span"] / "bert_config.json")
+  model_files.ModelFiles(bert_config_file=path).require("tagging")
+
+
+def test_a_given_vocabulary_replaces_the_folders(folders, tmp_path):
+  own = model_files.ModelFiles(str(folders["span"]))
+  other = tiny_model.write_vocabulary(tmp_path)
+  replaced = model_files.ModelFiles(str(folders["span"]), vocab_file=other)
+  named = own.paths["vocab_file"]
+  same = model_files.ModelFiles(str(folders["span"]), vocab_file=named)
+  paths = [files.vocabulary.path for files in (own, replaced, same)]
+  assert paths == [named, other, named]
+  assert model_files.ModelFiles().vocabulary is None
+
+
+@pytest.mark.parametrize(
+  "words, vocab_size, level",
+  [(4, 9, None), (3, 9, "WARNING"), (5, 9, errors.InputError)],
+)
+def test_the_vocabulary_must_fit_the_model(
+  words, vocab_size, level, tmp_path, caplog
+):
+  names = [f"w{number}" for number in range(words)]
+  flags = tiny_model.write_shape(tmp_path, names)
+  config = tiny_model.tiny(vocab_size=vocab_size).to_json_string()
+  flags["bert_config_file"].write_text(config)
+  flags["bert_config_file"] = str(flags["bert_config_file"])
+  files = model_files.ModelFiles(**flags)
+  settings = run_settings.Settings({**flags, "do_lower_case": True})
+  if level is errors.InputError:
+    with pytest.raises(errors.InputError, match="10 tokens.* 9"):
+      files.make_tokenizer(settings)
+    return
+  tokenizer = files.make_tokenizer(settings)
+  assert len(tokenizer.vocab) == words + 5
+  assert [each.levelname for each in caplog.records] == [level] * bool(level)
+
+
+@pytest.mark.parametrize(
+  "padding, is_refused",
+  [
+    ("[PAD]", False),
+    ("[MASK]", True),
+    ("w1", True),
+    ("[UNK]", True),
+    ("[CLS]", True),
+    ("[SEP]", True),
+    ("no token", False),
+  ],
+)
+@pytest.mark.parametrize("variant", ["roberta", "bert"])
+def test_padding_of_roberta_is_no_token_of_texts(
+  padding, is_refused, variant, tmp_path
+):
+  """RoBERTa gives padding no position, and each token has one here."""
+  tokens = [*tiny_model.SPECIAL, "w1"]
+  number = tokens.index(padding) if padding in tokens else 99
+  path = tmp_path / "bert_config.json"
+  config = tiny_model.tiny(vocab_size=len(tokens)).to_dict()
+  values = {**config, "variant": variant, "pad_token_id": number}
+  path.write_text(json.dumps(values))
+  vocab_file = tiny_model.write_vocabulary(tmp_path, ["w1"])
+  flags = {"bert_config_file": str(path), "vocab_file": vocab_file}
+  files = model_files.ModelFiles(**flags)
+  settings = run_settings.Settings({**flags, "do_lower_case": True})
+  if is_refused and variant == "roberta":
+    with pytest.raises(errors.InputError) as refused:
+      files.make_tokenizer(settings)
+    for fact in (str(number), padding, vocab_file, str(path)):
+      assert fact in str(refused.value)
+    return
+  files.make_tokenizer(settings)

@@ -16,7 +16,7 @@ from checkpoints import (
   sentence_folder,
   sentence_prompts,
 )
-from common import errors, json_files
+from common import errors, json_files, run_settings
 from serving import text_models
 from test_checkpoints_sentence_folder import write_case
 from test_web_forms import ask_each
@@ -315,3 +315,34 @@ def test_training_says_that_named_prompts_are_not_added(folder, tmp_path):
   assert re.search(
     message_facts.says(str(path), *names, "not added"), finished.err
   )
+
+
+@pytest.mark.parametrize(
+  "default, prompts, given, outcome",
+  [
+    ("q", {"q": "query: "}, {"pooling"}, "query: "),
+    ("q", {"q": "query: "}, set(), errors.InputError),
+    (None, {"q": "query: ", "e": ""}, set(), "(q)"),
+    (None, {"e": ""}, set(), None),
+  ],
+)
+def test_a_command_that_adds_no_prompt_says_so_once(
+  default, prompts, given, outcome, tmp_path, caplog
+):
+  """Training has --pooling, but not --prompt."""
+  folder = write_case(tmp_path / "model", "mean")
+  values = {"prompts": prompts, "default_prompt_name": default}
+  (tmp_path / "model" / FILE).write_text(json.dumps(values))
+  settings = run_settings.Settings({"pooling": "mean"}, given)
+  files = model_files.ModelFiles(folder)
+  if outcome is errors.InputError:
+    with pytest.raises(errors.InputError, match="pass --pooling"):
+      files.complete(settings, head="embedding")
+    return
+  for _ in range(2):
+    files.complete(settings, head="embedding")
+    # Other heads have no prompts.
+    files.complete(settings, head="masked_lm")
+  warnings = [text for text in caplog.messages if FILE in text]
+  assert len(warnings) == bool(outcome)
+  assert not outcome or outcome in warnings[0]

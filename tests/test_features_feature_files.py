@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common import errors
-from features import feature_files
+from common import errors, run_settings
+from features import feature_files, text_batches
 
 _RNG = np.random.RandomState(0)
 LAYERS = [-1, 2]
@@ -126,3 +126,51 @@ def test_a_remote_file_has_the_same_bytes(tmp_path, output_format):
   with tf.io.gfile.GFile(path, "rb") as stream, open(local, "rb") as expected:
     assert stream.read() == expected.read()
   assert {file.name for file in tmp_path.iterdir()} == {"a", "local"}
+
+
+class Tokenizer:
+  """Turns an id into a token."""
+
+  inv_vocab = {0: "a", 1: "b", 3: "d"}
+
+  def convert_ids_to_tokens(self, ids):
+    return [f"t{token_id}" for token_id in ids]
+
+
+def rows(results, **kinds):
+  flags = {"similarity": False, "sparse": False, "pooling": None, **kinds}
+  settings = run_settings.Settings(flags)
+  return feature_files.rows_of(settings, Tokenizer(), results)
+
+
+def example(line, *ids):
+  return text_batches.Example(line, list(ids), [0] * len(ids))
+
+
+def test_the_texts_of_a_line_are_compared():
+  vectors = [[1.0, 0.0], [3.0, 4.0], [0.0, 2.0], [0.0, -1.0]]
+  results = [(example(n // 2), v) for n, v in enumerate(vectors)]
+  similar = rows(results, similarity=True, pooling="mean")
+  assert [row[:2] for row in similar] == [(0, "similarity"), (1, "similarity")]
+  assert [row.values for row in similar] == pytest.approx([0.6, -1.0])
+
+
+def test_a_sparse_vector_has_the_tokens_of_its_weights():
+  vector = np.array([0.5, 0.0, 0.0, 2.0, 9.0])  # The last row is padding.
+  (row,) = rows([(example(4), vector)], sparse=True)
+  assert row[:2] == (4, "weights")
+  assert [*row.values.items()] == [("d", 2.0), ("a", 0.5)]
+
+
+def test_a_vector_has_the_ids_of_its_text():
+  (row,) = rows([(example(2, 7, 8), np.ones(3))], pooling="mean")
+  assert row[:2] == (2, "vector") and row.input_ids == [7, 8]
+  assert row.values.tolist() == [1, 1, 1]
+
+
+def test_features_have_no_padding():
+  values = np.arange(12.0).reshape(2, 3, 2)
+  (row,) = rows([(example(5, 7, 8), values)])
+  assert row[:2] == (5, "features")
+  assert (row.tokens, row.input_ids) == (["t7", "t8"], [7, 8])
+  np.testing.assert_array_equal(row.values, values[:, :2])
