@@ -7,6 +7,7 @@ import types
 import pytest
 import tensorflow as tf
 
+import configuration
 import optimizers
 import script_flags
 from checkpoints import model_files
@@ -62,6 +63,7 @@ def moments(trainer):
     ({}, NAMES),
     ({"freeze_layers": 1}, NAMES[2:]),
     ({"freeze_encoder": True}, NAMES[3:]),
+    ({"freeze_encoder": True, "freeze_pooler": True}, NAMES[4:]),
   ],
 )
 def test_frozen_variables_are_saved_but_not_trained(parse, values, trained):
@@ -69,6 +71,21 @@ def test_frozen_variables_are_saved_but_not_trained(parse, values, trained):
   trainer = make_trainer(settings)
   assert moments(trainer) == {f"{name}/adam_m" for name in trained}
   assert set(NAMES) <= trainer.state().keys()
+
+
+@pytest.mark.parametrize(
+  "name, value", [("freeze_layers", 1), ("layerwise_lr_decay", 0.5)]
+)
+def test_layers_that_share_weights_have_no_rates_of_their_own(
+  parse, name, value
+):
+  settings = parse(**{name: value})
+  spec = make_spec(settings)
+  albert = {"variant": "albert", "embedding_size": 8, "num_hidden_groups": 1}
+  values = {**spec.config.to_dict(), **albert}
+  config = configuration.BertConfig.from_dict(values)
+  with pytest.raises(errors.InputError, match=f"--{name}"):
+    harness.make_trainer(settings, spec._replace(config=config))
 
 
 def test_optimizer_and_its_options(parse):
@@ -261,3 +278,10 @@ def test_the_final_weights_are_logged(parse, caplog, best, message):
 def test_the_numbers_of_steps_for_mrpc(parse, values, expected):
   settings = parse(train_batch_size=32, **values)
   assert harness.training_length(settings, 3668) == expected
+
+
+def test_too_few_examples_for_a_step_are_refused(parse):
+  settings = parse(train_batch_size=32, num_train_epochs=3.0)
+  assert harness.training_length(settings, 11) == (1, 0)
+  with pytest.raises(errors.InputError, match="10 .* of 32 for 3.0 epochs"):
+    harness.training_length(settings, 10)

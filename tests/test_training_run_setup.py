@@ -55,6 +55,32 @@ def test_config_is_read_and_checked(parse, tmp_path):
     config_of(settings)
 
 
+def test_a_model_larger_than_the_memory_is_refused(parse, monkeypatch):
+  settings = parse()
+  monkeypatch.setattr("common.memory.total_bytes", lambda: 10)
+  with pytest.raises(errors.InputError, match="memory"):
+    config_of(settings)
+
+
+@pytest.mark.parametrize(
+  "values, by_default, compiles",
+  [
+    ({}, True, True),
+    ({}, False, False),
+    ({"jit_compile": "true"}, False, True),
+    ({"jit_compile": "false"}, True, False),
+  ],
+)
+def test_devices_decide_whether_xla_compiles(
+  parse, monkeypatch, values, by_default, compiles
+):
+  monkeypatch.setattr(
+    run_setup.distribution, "default_jit_compile", lambda _: by_default
+  )
+  strategy = tf.distribute.get_strategy()
+  assert run_setup.jit_compile(parse(**values), strategy) == compiles
+
+
 def test_shapes_may_vary_only_without_xla(parse):
   settings = parse(jit_compile="true")
   assert not run_setup.shapes_may_vary(settings, tf.distribute.get_strategy())
