@@ -148,7 +148,7 @@ def read(
   return SquadFile(path, questions, is_labelled, skipped)
 
 
-def read_all(paths: dict, *, version_2: bool = False) -> dict:
+def read_all(paths: dict, *, version_2: bool) -> dict:
   """Returns {name: SquadFile} for {name: path}.
 
   The names are among "train", "eval" and "predict". A file for both evaluation

@@ -279,7 +279,9 @@ def with_predictions(
     elif _is_conllu_extra(row):
       label = "_"
     if label is not None:
-      separator = "\t" if has_blanks or "\t" in line.strip(_SPACE) else " "
+      # A word of white space is the part before the first tab.
+      text = line.rstrip(_SPACE) if number in blanks else line.strip(_SPACE)
+      separator = "\t" if has_blanks or "\t" in text else " "
       if has_blanks:
         line = "\t".join(row if number not in blanks else ["", *row])
       line = line.rstrip(_SPACE) + separator + label

@@ -72,6 +72,17 @@ def test_logits_become_probabilities(tmp_path):
   [
     ("text,a,b\nA,0.5,0.6\n", {}, ["a.csv:2", "up to 1", "_are_logits"]),
     ("text,a,b\nA,-1,2\n", {}, ["a.csv:2", "_are_logits"]),
+    ("text,a,b\nA,-0.0005,1.0005\n", {}, ["a.csv:2", "_are_logits"]),
+    (
+      "text,a,b\nA,1_0,0\n",
+      {"soft_labels_are_logits": True},
+      ["a.csv:2", "2 finite numbers"],
+    ),
+    (
+      'text,label\nA,"[true, 0]"\n',
+      {"soft_label_columns": [], "labels": ["a", "b"]},
+      ["a.csv:2", "2 finite numbers"],
+    ),
     ("text,a,b\nA,nan,1\n", {}, ["a.csv:2", "2 finite numbers"]),
     ("text,a,b\nA,x,1\n", {}, ["a.csv:2", "a, b"]),
     ("text,a,b\nA,1,0\n", {"labels": ["a"]}, ["2 columns", "1 classes"]),

@@ -82,6 +82,41 @@ def test_an_answer_is_found_or_listed_as_skipped(write, answer, start, words):
     assert len(file.questions) == 1
 
 
+@pytest.mark.parametrize(
+  "answer, start, words",
+  [
+    # The words at the offset lack the answer, but the next ones have it.
+    ("b c", 0, None),
+    ("a b", 0, (0, 1)),
+    ("b c", 2, (1, 2)),
+    ("c dd", 4, (2, 3)),
+    ("b", 2, (1, 1)),
+  ],
+)
+def test_an_answer_has_the_words_that_it_touches(write, answer, start, words):
+  path = write(
+    entry(answer=answer, start=start),
+    {**entry(answer="a", start=0), "id": "q2"},
+    context="a b c dd",
+  )
+  file = data.read(path, training=True)
+  assert len(file.skipped) == (words is None)
+  first = file.questions[0]
+  found = first.start_position, first.end_position
+  assert found == (words or (0, 0))
+
+
+def test_a_file_for_evaluation_needs_answers_and_is_read_once(write):
+  path = write(entry())
+  files = data.read_all({"eval": path, "predict": path}, version_2=False)
+  assert files["eval"] is files["predict"]
+  path = write(UNLABELLED)
+  (read,) = data.read_all({"predict": path}, version_2=False).values()
+  assert not read.is_labelled
+  with pytest.raises(errors.InputError, match="squad.json.* has an answer"):
+    data.read_all({"eval": path}, version_2=False)
+
+
 def test_the_golden_odd_file_has_one_misplaced_answer():
   file = data.read(str(GOLDEN / "odd.json"), training=True)
   assert [skipped.qas_id for skipped in file.skipped] == ["o5"]
@@ -280,6 +315,7 @@ def test_flat_files_equal_nested_files(write, tmp_path, write_as, version_2):
       says("'a'", "expected"),
     ),
     (json.dumps(flat(answers=NO_ANSWER)), says("'q1'", "0", "expected")),
+    (json.dumps(flat(context=5)), r"flat.jsonl:1: context is 5; expected"),
   ],
 )
 def test_faults_of_a_flat_file_are_named(tmp_path, text, sentence):

@@ -18,6 +18,7 @@ COMMENTS = {
   "a legend": ("# word pos\n\nAnna NN\nran VB\n\n# NN\n", "Anna ran|#"),
   "key = value": ("# id = 3\nAnna NN NN B\nran VB VB O\n", "Anna ran"),
   "no tabs": ("# a\nAnna\tNN\n", "Anna"),
+  "no tabs, but a label": ("# NN\nAnna\tNN\n", "Anna"),
   "tabs": ("#\tNN\nAnna\tNN\n", "# Anna"),
   "inside of a sentence": ("Anna NN\n# 17\n", "Anna #"),
   "a hash tag": ("#go NN\nAnna NN\n", "#go Anna"),
@@ -62,6 +63,48 @@ def test_white_space_as_a_word_keeps_its_line(tmp_path, text, caplog):
   assert added == ["B-LOC", "I-LOC", "I-LOC", "O", "O"]
   # The lines keep their beginnings.
   assert all(map(str.startswith, lines, text.splitlines()))
+
+
+def test_indented_lines_are_words_if_all_lines_are(tmp_path):
+  (sentence,) = read(tmp_path, " Anna NN\n  ran VB\n", scheme="none")
+  assert sentence.words == ["Anna", "ran"] and sentence.labels == ["NN", "VB"]
+
+
+@pytest.mark.parametrize(
+  "scheme, before, after, label",
+  [
+    ("iob1", "O", "I-LOC", "O"),
+    ("iob1", "I-LOC", "I-LOC", "I-LOC"),
+    ("iob2", "B-LOC", "O", "O"),
+  ],
+)
+def test_white_space_has_the_label_of_the_entity_around_it(
+  scheme, before, after, label
+):
+  lines = ["Bad\tx", " \tx", "\tx", "Ems\tx"]
+  found = columns.with_predictions(lines, [[before, after]], scheme)
+  added = [line.rstrip("\n").split("\t")[-1] for line in found]
+  assert added == [before, label, label, after]
+
+
+@pytest.mark.parametrize(
+  "predicted", [[["O"]], [["O", "O", "O"]], [["O", "O"], ["O"]], []]
+)
+def test_predictions_of_another_file_are_not_written(predicted):
+  with pytest.raises(ValueError):
+    list(columns.with_predictions(["a", "b"], predicted, "iob2"))
+
+
+@pytest.mark.parametrize(
+  "options", [{"word_column": 2}, {"label_column": -3}, {"label_column": 2}]
+)
+def test_a_column_that_no_line_has_is_named_with_the_range(tmp_path, options):
+  ((name, value),) = options.items()
+  with pytest.raises(errors.InputError) as raised:
+    read(tmp_path, "a O\n", **options)
+  facts = ("file.conll:1", f"--{name}={value}", "from -2 to 1")
+  assert all(fact in str(raised.value) for fact in facts)
+  read(tmp_path, "a O\n", word_column=-2, label_column=1)
 
 
 @pytest.mark.parametrize(
