@@ -241,3 +241,15 @@ def test_a_splade_model_is_trained_and_read(tmp_path):
     output_dir=tmp_path / "other",
     **flags,
   )
+
+
+@pytest.mark.parametrize("kind", [data.SINGLE, data.MULTI_LABEL])
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_only_probabilities_of_one_of_several_classes_have_a_loss(kind, dtype):
+  logits, labels = tf.constant([[2.0, 0.0]]), tf.constant([[1, 0]], dtype)
+  losses = soft_labels.make(lambda *_: "inner", kind, 2.0)(logits, labels)
+  if kind == data.MULTI_LABEL or dtype == "int32":
+    assert losses == "inner"
+  else:  # The temperature 2: the logits are 1 and 0.
+    expected = 4 * np.log1p(np.exp(-1))
+    np.testing.assert_allclose(losses, [expected], rtol=1e-6)
