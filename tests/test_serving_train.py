@@ -180,6 +180,14 @@ def test_answers_become_places_in_their_contexts(called, tmp_path):
   assert trained == (str(tmp_path / "final_model"), {"f1": 0.5}, str(tmp_path))
 
 
+def test_a_run_continues_in_its_folder(called, tmp_path):
+  for _ in range(2):
+    train.tagger([["a"]], [["O"]], output_dir=tmp_path, scheme="none")
+  (script, first), (_, second) = called
+  assert script == "run_ner" and first == second and first["scheme"] == "none"
+  assert rows_of(first, "train") == [{"words": ["a"], "labels": ["O"]}]
+
+
 @pytest.mark.parametrize(
   "flags, evaluates, results",
   [

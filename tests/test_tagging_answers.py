@@ -55,6 +55,8 @@ def test_batches_do_not_change_a_label(tmp_path):
     ("\x00a\u200bb\x00 \x00 c", True, ["a\u200bb", "c"]),
     ("\u4e2d\u6587x", True, ["\u4e2d", "\u6587", "x"]),
     ("\u4e2d\u6587x", False, ["\u4e2d\u6587x"]),
+    # A combining accent belongs to its word, also at the end.
+    ("cafe\u0301 x", True, ["cafe\u0301", "x"]),
     (" ", True, []),
   ],
 )

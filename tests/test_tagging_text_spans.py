@@ -148,7 +148,8 @@ def test_exports_of_label_studio(tmp_path, tasks, indent):
 @pytest.mark.parametrize(
   "change, message",
   [
-    ({"data": {"body": TEXT}}, says(":2", "'text'", "no")),
+    ({"data": {"body": TEXT}}, says(":2", "'text'", "no", "body")),
+    ({"data": {}}, says(":2", "'text'", "no", "none")),
     ({"data": 5}, says(":2", "not")),
     ({"annotations": [{}]}, says(":2", "not")),
     ({"annotations": 5}, says(":2", "not")),
