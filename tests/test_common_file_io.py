@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import hashlib
 import os
 import pathlib
 import stat
@@ -46,6 +47,35 @@ def test_an_existing_path_is_not_taken_for_a_pattern(tmp_path):
     assert paths == [f"{tmp_path}/{name}" for name in names]
 
 
+def test_many_names_are_abridged():
+  assert file_io.listed([*"abcd"]) == "a, b, c, d"
+  assert file_io.listed([*"abcde"]) == "a, b, ..., e"
+
+
+@pytest.mark.parametrize(
+  "numbers, total, are_all", [((0, 1), 2, True), ((0,), 2, False), ((), 1, 0)]
+)
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_a_set_of_shards_is_complete(numbers, total, are_all, end):
+  names = [f"a-{number:05}-of-{total:05}{end}" for number in numbers]
+  assert file_io.are_all_shards(names) == are_all
+  assert not file_io.are_all_shards([*names, f"a-00000-of-00009{end}"])
+
+
+def test_a_name_that_is_no_pattern_leads_to_the_files(tmp_path):
+  folder = tmp_path / "run[1]"
+  folder.mkdir()
+  for name in ("model.index", "model.data", "other.index"):
+    (folder / name).write_text(name)
+  plain = str(tmp_path / "model")
+  assert file_io.literal_name(plain) == plain
+  prefix = file_io.literal_name(str(folder / "model"))
+  assert "[" not in prefix
+  for end in (".index", ".data"):
+    assert pathlib.Path(prefix + end).read_text() == f"model{end}"
+  assert len(os.listdir(os.path.dirname(prefix))) == 2
+
+
 def test_pattern_without_a_match(tmp_path):
   with pytest.raises(errors.InputError, match="no file matches .*none"):
     file_io.expand_file_patterns(f"{tmp_path}/none*")
@@ -78,10 +108,17 @@ def test_bad_utf8_names_file_and_line(tmp_path):
     list(file_io.read_lines(str(path)))
 
 
-def test_a_compressed_text_is_named(tmp_path):
+@pytest.mark.parametrize(
+  "content, name", [(gzip.compress(b"a\n"), "gzip"), (b"PK\3\4\xff\n", "zip")]
+)
+def test_a_compressed_text_is_named(tmp_path, content, name):
   path = tmp_path / "text.gz"
-  path.write_bytes(gzip.compress(b"a\n"))
-  with pytest.raises(errors.InputError, match="text.gz is compressed"):
+  path.write_bytes(content)
+  with pytest.raises(errors.InputError, match=f"gz is compressed .{name}"):
+    list(file_io.read_lines(str(path)))
+  # Only the start of a file shows its format.
+  path.write_bytes(b"one\n" + content)
+  with pytest.raises(errors.InputError, match="text.gz:2: not UTF-8"):
     list(file_io.read_lines(str(path)))
 
 
@@ -330,7 +367,11 @@ def test_names_and_sizes_change_with_the_files(tmp_path):
     (tmp_path / name).write_text("12345")
   paths = [f"{tmp_path}/{name}" for name in ("b.txt", "a.txt")]
   before = file_io.names_and_sizes(paths)
-  assert before.startswith("2 files, 10 bytes, checksum of names and sizes ")
+  # Runs record this text and compare it when they continue.
+  checksum = hashlib.sha256(b"a.txt 5\nb.txt 5\n").hexdigest()[:16]
+  assert before == (
+    f"2 files, 10 bytes, checksum of names and sizes {checksum}"
+  )
   assert file_io.names_and_sizes(paths[::-1]) == before
   (tmp_path / "a.txt").write_text("1234")
   (tmp_path / "b.txt").write_text("123456")
@@ -428,6 +469,30 @@ def test_a_full_disk_names_the_file(tmp_path):
       raise fault
     assert raised.value.filename == path and not os.listdir(tmp_path)
     fault.filename = None
+
+
+def test_a_folder_whose_name_is_not_on_the_disk_is_named(
+  tmp_path, monkeypatch, caplog
+):
+  """It is complete, and only a power cut could lose it."""
+  sync = file_io.sync
+
+  def failing(path):
+    if path == str(tmp_path):
+      raise OSError(errno.EIO, "Input/output error", path)
+    sync(path)
+
+  monkeypatch.setattr(file_io, "sync", failing)
+  fill(tmp_path / "new")
+  assert sorted(os.listdir(tmp_path / "new")) == ["a", "inner"]
+  (message,) = caplog.messages
+  assert f"{tmp_path}/new is complete" in message and "Input/out" in message
+
+
+def test_an_error_of_another_file_keeps_its_name(tmp_path):
+  with pytest.raises(OSError) as raised, file_io.named("a.txt", "a.tmp"):
+    raise OSError(errno.ENOENT, "No such file", "b.txt")
+  assert raised.value.filename == "b.txt"
 
 
 @pytest.mark.parametrize("char", ["n", "\u00e9", "\u6771"])

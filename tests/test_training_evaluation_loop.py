@@ -177,6 +177,20 @@ def test_means_are_over_examples_and_the_loss_over_batches(tmp_path, strategy):
   assert evaluate(batches, 1)["loss"] == pytest.approx(means[0], rel=1e-6)
 
 
+def test_a_mean_without_weights_is_0(tmp_path):
+  strategy = tf.distribute.get_strategy()
+  zero = tf.constant(0.0)
+  objective = training_step.Objective(
+    weights=lambda batch: {"a": tf.constant(2.0)},
+    sums=lambda batch, seed: ({"a": tf.constant(3.0)}, {"f1": (zero, zero)}),
+  )
+  batches = pipeline.distributed_batches(
+    strategy, write_records(tmp_path / "a.tfrecord", 4), FEATURES, batch_size=2
+  )
+  evaluate = evaluation_loop.make_evaluator(strategy, objective)
+  assert evaluate(batches, 2) == {"loss": 1.5, "f1": 0.0}
+
+
 def test_less_than_a_batch_is_refused(tmp_path):
   strategy = tf.distribute.get_strategy()
   evaluate = evaluation_loop.make_evaluator(
@@ -224,13 +238,17 @@ def test_values_that_are_not_finite_are_worst():
   assert saved == [4]
 
 
-def test_the_lower_loss_decides_between_equal_values():
-  results = iter([(0.5, 3.0), (0.5, 2.0), (0.5, 2.0), (0.4, 1.0), (0.5, 1.5)])
-  evaluation, saved = evaluation_of([], names=["f1", "eval_loss"])
-  evaluation._evaluate = lambda: dict(zip(("f1", "eval_loss"), next(results)))
-  for step in (2, 4, 6, 8, 10):
+@pytest.mark.parametrize("name", ["loss", "eval_loss"])
+def test_the_lower_loss_decides_between_equal_values(name):
+  nan = float("nan")
+  f1s = [0.5, 0.5, 0.5, 0.5, 0.5, 0.4, 0.5]
+  losses = [nan, 3.0, nan, 2.0, 2.0, 1.0, 1.5]
+  results = iter(zip(f1s, losses))
+  evaluation, saved = evaluation_of([], names=["f1", name])
+  evaluation._evaluate = lambda: dict(zip(("f1", name), next(results)))
+  for step in range(7):
     evaluation.run(step)
-  assert saved == [2, 4, 10]
+  assert saved == [0, 1, 3, 6]
 
 
 def test_each_step_is_evaluated_once_and_the_last_one_always():

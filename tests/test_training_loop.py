@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import signal
+import types
 
 import numpy as np
 import pytest
@@ -263,6 +264,26 @@ def test_all_processes_use_the_time_of_the_slowest(tmp_path, monkeypatch):
       distribution, "all_gather", lambda *_: np.array([[0.0], [3.0]])
     )
     trainer.train(lambda step: pytest.fail("asked for data"))
+
+
+def test_a_block_ends_where_the_host_has_work_to_do(tmp_path):
+  trainer = make_trainer(
+    tmp_path,
+    num_train_steps=100,
+    save_checkpoints_steps=30,
+    log_steps=7,
+    iterations_per_loop=5,
+    profile_steps=(4, 6),
+  )
+  trainer._evaluation = types.SimpleNamespace(every_steps=8)
+  # At the edges of the profile, a log, an evaluation, five steps, a checkpoint
+  # and the end.
+  ends = {0: 4, 4: 6, 6: 7, 7: 8, 8: 13, 28: 30, 98: 100}
+  for step, end in ends.items():
+    assert trainer._block_length(step, 1e-9) == end - step, step
+  # Two steps of 2.4 s fit into five seconds; a step may take longer.
+  lengths = [trainer._block_length(8, seconds) for seconds in (2.4, 9.0, 0.0)]
+  assert lengths == [2, 1, 1]
 
 
 def test_checkpoints_are_kept_at_steps_and_at_the_end(tmp_path):

@@ -185,7 +185,10 @@ def test_the_settings_of_a_training_are_recorded(parse, tmp_path, caplog):
 
   open_run(init_checkpoint="model.ckpt")
   path = tmp_path / "out" / "run_fingerprint.json"
-  trained_with = json.loads(path.read_text())["trained_with"]
+  fingerprint = json.loads(path.read_text())
+  assert fingerprint["task"] == "tests"
+  assert fingerprint["bert_config"]["hidden_size"] == 16
+  trained_with = fingerprint["trained_with"]
   assert trained_with["fixed"] == {"optimizer": "bertadam"}
   assert trained_with["watched"]["init_checkpoint"] == "model.ckpt"
   assert f"{data} (1 files, 1 bytes, " in trained_with["watched"]["train_file"]
@@ -206,3 +209,29 @@ def test_the_settings_of_a_training_are_recorded(parse, tmp_path, caplog):
     **fixed,
   )
   assert trained_with.fixed == {"optimizer": "lamb", **fixed}
+
+
+def test_which_settings_of_a_training_are_watched(tmp_path):
+  (tmp_path / "data").mkdir()
+  for name, text in (("a1", "a"), ("a2", "bc"), ("data/train", "defg")):
+    (tmp_path / name).write_text(text)
+  files, folder = f"{tmp_path}/a*", str(tmp_path / "data")
+  settings = run_settings.Settings(
+    {
+      "do_train": True,
+      "optimizer": "lamb",
+      "init_checkpoint": "x",
+      "input_file": files,
+      "train_file": None,
+      "data_dir": folder,
+    }
+  )
+  fixed, watched = run_setup._trained_with(settings, {"labels": 2})
+  assert fixed == {"optimizer": "lamb", "labels": 2}
+  assert {n: text.rpartition(", ")[0] for n, text in watched.items()} == {
+    "init_checkpoint": "",
+    "input_file": f"{files} (2 files, 3 bytes",
+    "data_dir": f"{folder} (1 files, 4 bytes",
+  }
+  assert watched["init_checkpoint"] == "x"
+  assert run_setup._trained_with(settings.replace(do_train=False), {}) is None
