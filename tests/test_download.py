@@ -17,7 +17,7 @@ import script_runner
 from checkpoints import model_files, weight_files
 from classification import glue
 from common import errors
-from reproduction import catalog, downloads
+from reproduction import catalog, downloads, hub
 
 GOLDEN = script_runner.ROOT / "tests" / "golden" / "pretraining_run" / "model"
 MODEL = "uncased_L-2_H-128_A-2"
@@ -272,6 +272,12 @@ def test_a_single_top_folder_is_left_out_and_nothing_goes_outside(
   assert not os.path.exists("/out.txt")
 
 
+def test_an_archive_is_unpacked_on_its_own_disk(tmp_path, monkeypatch):
+  monkeypatch.setattr(downloads.tempfile, "tempdir", "/nowhere")
+  assert unpacked(write_zip(tmp_path / "a.zip", ["x"])) == ["x"]
+  assert {path.name for path in tmp_path.iterdir()} == {"a.zip", "out"}
+
+
 def test_links_to_outside_and_damage_are_refused(tmp_path):
   target = {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}
   link = write_tar(tmp_path / "link.tar.gz", ["x"], **target)
@@ -491,3 +497,51 @@ def test_a_hub_model_that_differs_from_its_list_is_refused(
     flags = {"dir": tmp_path, "model": "org/tiny", "base_url": server.url}
     script_runner.refuse("download.py", message, **flags)
   assert not (tmp_path / "org").exists()
+
+
+@pytest.mark.parametrize(
+  "name, expected",
+  [
+    ("google-bert/bert-base-uncased", True),
+    ("a.b_c/d", True),
+    ("bert-base-uncased", False),
+    ("a/b/c", False),
+    ("a b/c", False),
+    ("/c", False),
+    ("", False),
+  ],
+)
+def test_which_names_are_those_of_the_hub(name, expected):
+  assert hub.is_name(name) == expected
+
+
+READ = """config.json config_sentence_transformers.json README.md LICENSE
+LICENSE.txt vocab.txt vocab.json merges.txt modules.json tokenizer.json
+tokenizer_config.json special_tokens_map.json spiece.model 1_Pooling/config.json
+2_Dense/model.safetensors""".split()
+UNREAD = """tf_model.h5 onnx/model.onnx .gitattributes training.bin notes.md
+rust_model.ot model.safetensors.bak flax_model.msgpack
+openvino/config.json""".split()
+
+
+@pytest.mark.parametrize(
+  "weights, others",
+  [
+    ("model.safetensors", "pytorch_model.bin"),
+    ("pytorch_model.bin", ""),
+    (
+      "model-00001-of-00002.safetensors model-00002-of-00002.safetensors "
+      "model.safetensors.index.json",
+      "pytorch_model.bin",
+    ),
+    (
+      "pytorch_model-00001-of-00001.bin pytorch_model.bin.index.json",
+      "tf_model.h5",
+    ),
+  ],
+)
+def test_the_files_of_a_model_that_are_downloaded(weights, others):
+  names = [*READ, *UNREAD, *weights.split(), *others.split()]
+  assert hub._chosen(names, "a/b") == [*READ, *weights.split()]
+  with pytest.raises(errors.InputError, match="a/b"):
+    hub._chosen([*READ, *UNREAD], "a/b")

@@ -217,3 +217,58 @@ def test_a_file_that_is_one_document_is_reported(tokenizer, tmp_path, caplog):
     )
     is_warned = "f: the whole file counts as one document" in caplog.text
     assert is_warned == is_one
+
+
+def config_of(*labels):
+  id2label = {str(n): label for n, label in enumerate(labels)}
+  return tiny_model.tiny().from_dict(
+    {**tiny_model.TINY, "id2label": id2label, "input_settings": {"x": 1}}
+  )
+
+
+def test_labels_come_from_the_data_the_folder_or_the_model(tmp_path):
+  path = str(tmp_path / "labels.txt")
+  known = config_of("O", "B-Z")
+  assert inputs.model_labels(None, path, known) == ["O", "B-Z"]
+  with pytest.raises(errors.InputError, match="labels.txt"):
+    inputs.model_labels(None, path, config_of())
+  (tmp_path / "labels.txt").write_text("O\nB-Y\n")
+  assert inputs.model_labels(None, path, known) == ["O", "B-Y"]
+  assert inputs.model_labels(SENTENCES, path, known) == ["O", "B-X"]
+
+
+def test_a_models_configuration_has_its_labels_alone():
+  trained = inputs.trained_config(config_of("O", "B-Z"), ["O", "B-X"])
+  values = trained.to_dict()
+  assert values["id2label"] == {"0": "O", "1": "B-X"}
+  assert "input_settings" not in values
+
+
+@pytest.mark.parametrize(
+  "files, given, names, fault",
+  [
+    ("a.conll b.conll", "word_column", (), None),
+    ("a.jsonl b.conll", "label_column", ("O",), None),
+    ("a.jsonl b.json", "", ("O",), None),
+    ("a.jsonl b.json", "label_column word_column", (), "--label_column"),
+    ("a.conll b.txt", "", ("O",), "--label_names"),
+  ],
+)
+def test_flags_of_another_format_are_refused(files, given, names, fault):
+  paths = dict(zip(("train_file", "eval_file"), files.split()))
+  settings = run_settings.Settings(
+    {
+      **dict.fromkeys(("do_train", "do_eval"), True),
+      **dict.fromkeys(("do_predict", "eval_steps", "file_format")),
+      **paths,
+      "label_names": names,
+    },
+    given.split(),
+  )
+  if fault:
+    with pytest.raises(errors.InputError, match=f"{fault} has no effect"):
+      inputs.files_to_read(settings)
+    return
+  train, evaluated = files.split()
+  found = inputs.files_to_read(settings)
+  assert found == {"train": train, "eval": evaluated}
