@@ -285,3 +285,94 @@ def test_too_few_examples_for_a_step_are_refused(parse):
   assert harness.training_length(settings, 11) == (1, 0)
   with pytest.raises(errors.InputError, match="10 .* of 32 for 3.0 epochs"):
     harness.training_length(settings, 10)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+  """What `train` passes to a trainer, at whose end step 10 is done."""
+  calls = []
+
+  def make_trainer(settings, spec):
+    return types.SimpleNamespace(
+      start_from=lambda start, allowed_missing: calls.append(
+        ("start", start, allowed_missing)
+      ),
+      train=lambda batches_from, evaluation: batches_from(3),
+      global_step=tf.Variable(10),
+    )
+
+  def batches(strategy, **options):
+    calls.append(("batches", options))
+
+  monkeypatch.setattr(harness, "make_trainer", make_trainer)
+  monkeypatch.setattr(harness.pipeline, "training_batches", batches)
+  return calls
+
+
+@pytest.mark.parametrize("is_chief", [True, False])
+@pytest.mark.parametrize("buckets", [True, False])
+def test_what_a_training_consists_of(
+  parse, calls, caplog, monkeypatch, is_chief, buckets
+):
+  caplog.set_level(logging.INFO, logger="absl")
+  monkeypatch.setattr(harness.distribution, "is_chief", lambda _: is_chief)
+  settings = parse(
+    seed=5, stop_step=10, bucket_by_length=buckets, jit_compile="false"
+  )
+  data = harness.TrainingData(["a", "b"], {"x": 1}, 7, True, len)
+  spec = make_spec(settings, num_train_steps=20)._replace(
+    data=lambda: data,
+    new_variables=["^new/"],
+    begins=lambda: calls.append("begins"),
+    write=lambda folder, step: calls.append(("write", folder, step)),
+  )
+  assert harness.train(settings, spec, "the start") == 10
+  start, begins, batches, *written = calls
+  assert start[:2] == ("start", "the start") and "^new/" in start[2]
+  assert begins == "begins"
+  assert batches[1] == {
+    "files": ["a", "b"],
+    "features": {"x": 1},
+    "num_records": 7,
+    "trim": True,
+    "transform": len,
+    "batch_size": 4,
+    "seed": 5,
+    "first_step": 3,
+    "bucketing": buckets,
+  }
+  final = ("write", f"{settings.output_dir}/final_model", 10)
+  assert written == [final] * is_chief
+  assert "stopped at step 10 of 20" in caplog.text
+  caplog.clear()
+  harness.train(settings, spec._replace(length=(10, 2)), "the start")
+  assert "stopped" not in caplog.text
+
+
+@pytest.mark.parametrize("use_best, final", [(False, 10), (True, 6)])
+def test_the_best_weights_are_kept_and_may_be_the_final_ones(
+  parse, calls, monkeypatch, use_best, final
+):
+  loaded = []
+  monkeypatch.setattr(
+    harness.weight_files, "load", lambda _, path: loaded.append(path)
+  )
+  make_trainer = harness.make_trainer
+
+  def evaluating(settings, spec):
+    trainer = make_trainer(settings, spec)
+    trainer.train = lambda batches_from, evaluation: evaluation.run(6)
+    return trainer
+
+  monkeypatch.setattr(harness, "make_trainer", evaluating)
+  settings = parse(eval_steps=6, save_best="f1", use_best=use_best)
+  written = []
+  spec = make_spec(settings)._replace(
+    data=lambda: None,
+    evaluate=lambda: {"f1": 0.5},
+    write=lambda folder, step: written.append((folder, step)),
+  )
+  assert harness.train(settings, spec, "the start") == final
+  best = f"{settings.output_dir}/best_model"
+  assert written == [(best, 6), (f"{settings.output_dir}/final_model", final)]
+  assert loaded == ([best] if use_best else [])
