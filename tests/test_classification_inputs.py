@@ -240,6 +240,41 @@ def test_blocks_are_written_in_order(vocab_file, tmp_path, monkeypatch, number):
   assert first_ids == list(range(A, A + 26))
 
 
+def test_the_statistics_of_all_blocks_are_joined(
+  vocab_file, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(inputs, "BLOCK_EXAMPLES", 2)
+  examples = [
+    Example(f"x{n}", "\x07", None, "no", place=f"d:{n}" if n != 3 else "")
+    for n in range(7)
+  ]
+  examples += [Example("long", LETTERS), Example("short", "a ?")]
+  with tfrecord.RecordWriter(str(tmp_path / "a")) as writer:
+    facts = inputs.write_records(
+      writer, examples, options(vocab_file), processes=1
+    )
+  assert facts == {
+    "num_records": 9,
+    "tokens": 8,
+    "unknown": 1,
+    "num_cut": 1,
+    "num_empty": 7,
+    "min_sequences": 1,
+    "max_sequences": 1,
+    # The first five; one has no place.
+    "empty": ["d:0", "d:1", "d:2", "x3", "d:4"],
+  }
+  with tfrecord.RecordWriter(str(tmp_path / "b")) as writer:
+    facts = inputs.write_records(
+      writer,
+      examples[6:],
+      options(vocab_file, doc_stride=6, max_windows=2),
+      processes=1,
+    )
+  assert (facts["min_sequences"], facts["max_sequences"]) == (1, 2)
+  assert facts["num_cut"] == 1 and facts["empty"] == ["d:6"]
+
+
 @pytest.mark.parametrize(
   "changes, message",
   [

@@ -71,6 +71,20 @@ def test_the_single_class_loss_is_cross_entropy():
   assert_close(loss, (losses * [1, 0.5, 2]).sum() / 3.5)
 
 
+@pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.5]])
+def test_examples_that_fill_a_batch_count_for_nothing(weights):
+  network, data = make("single"), batch([0, 2, 1])
+  data["is_real_example"] = tf.constant([1, 0, 1])
+  logits = network(data).numpy()
+  losses = -log_softmax(logits)[[0, 2], [0, 1]]
+  loss, metrics = loss_of(network, data, class_weights=weights)
+  shares = np.array([1.0, 2.0]) if weights else np.ones(2)
+  assert_close(loss, (losses * shares).sum() / shares.sum())
+  right = (logits.argmax(1)[[0, 2]] == [0, 1]).sum()
+  found = [float(part) for part in metrics["classifier_accuracy"]]
+  assert found == [right, 2]
+
+
 def test_the_regression_loss_is_the_squared_error():
   network, data = make("regression", 1), batch([0.5, 2.0])
   logits = network(data).numpy()
