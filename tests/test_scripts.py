@@ -225,6 +225,24 @@ def test_the_final_model_is_a_folder_to_start_from(trained, small_config):
   ).read_bytes()
 
 
+def test_a_trained_model_is_evaluated_at_its_length(trained, tmp_path):
+  """The records have 64 tokens, and --max_seq_length is not given."""
+  model = trained[0] / "final_model"
+  done = pretrain(
+    input_file=GOLDEN / "a.tfrecord",
+    max_predictions_per_seq=10,
+    do_eval=True,
+    bert_config_file=model / "bert_config.json",
+    init_checkpoint=model,
+    max_eval_steps=1,
+    output_dir=tmp_path,
+    eager=True,
+  )
+  results = dict(read_results(tmp_path / "eval_results.txt"))
+  assert results["global_step"] == str(STEPS)
+  assert "plateau" not in done.err  # Nothing was trained.
+
+
 def test_a_run_stopped_by_sigterm_resumes_bit_for_bit(tmp_path, trained):
   folder, flags = trained
   flags = {**flags, "do_eval": False, "output_dir": tmp_path / "run"}

@@ -349,9 +349,12 @@ def test_what_a_training_consists_of(
   assert "stopped" not in caplog.text
 
 
-@pytest.mark.parametrize("use_best, final", [(False, 10), (True, 6)])
+@pytest.mark.parametrize(
+  "save_best, use_best, final",
+  [(None, None, 10), ("f1", False, 10), ("f1", True, 6)],
+)
 def test_the_best_weights_are_kept_and_may_be_the_final_ones(
-  parse, calls, monkeypatch, use_best, final
+  parse, calls, monkeypatch, caplog, save_best, use_best, final
 ):
   loaded = []
   monkeypatch.setattr(
@@ -365,7 +368,7 @@ def test_the_best_weights_are_kept_and_may_be_the_final_ones(
     return trainer
 
   monkeypatch.setattr(harness, "make_trainer", evaluating)
-  settings = parse(eval_steps=6, save_best="f1", use_best=use_best)
+  settings = parse(eval_steps=6, save_best=save_best, use_best=use_best)
   written = []
   spec = make_spec(settings)._replace(
     data=lambda: None,
@@ -374,5 +377,7 @@ def test_the_best_weights_are_kept_and_may_be_the_final_ones(
   )
   assert harness.train(settings, spec, "the start") == final
   best = f"{settings.output_dir}/best_model"
-  assert written == [(best, 6), (f"{settings.output_dir}/final_model", final)]
+  kept = [(best, 6)] if save_best else []
+  assert written == [*kept, (f"{settings.output_dir}/final_model", final)]
   assert loaded == ([best] if use_best else [])
+  assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
