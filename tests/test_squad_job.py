@@ -169,7 +169,7 @@ def test_an_evaluation_stores_its_threshold_with_each_copy_of_its_weights(
   steps = StepsOfRun(tmp_path, monkeypatch, is_chief=is_chief)
   run, asked, logged = steps.run, [], []
   monkeypatch.setattr(
-    job.train_log, "write_evaluation", lambda *values: logged.append(values)
+    job.trackers, "write_evaluation", lambda *values: logged.append(values)
   )
   run._start = run_folder.StartingPoint(origin, "start/bert_model.ckpt")
   run._inputs["eval"] = steps.file
