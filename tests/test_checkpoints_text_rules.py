@@ -226,3 +226,108 @@ def test_ignored_settings_are_named_once(tmp_path, caplog):
     assert ids_of(vocab_file) == CASES["lower=True strip=True han=True"]["ids"]
   assert caplog.text.count("this project ignores fold_digits, truncation_") == 1
   assert caplog.text.count("{'strip_accents': True}, but the tokenizer") == 1
+
+
+@pytest.mark.parametrize(
+  "tokenizer_class, winner",
+  [("TokenizersBackend", "tokenizer.json"), ("X", "tokenizer_config.json")],
+)
+def test_the_file_that_takes_precedence_is_named(
+  tokenizer_class, winner, tmp_path, caplog
+):
+  rules = {"type": "BertNormalizer", "lowercase": True, "strip_accents": None}
+  values = {"normalizer": rules, "model": {"vocab": {"[UNK]": 0}}}
+  (tmp_path / "tokenizer.json").write_text(json.dumps(values))
+  config = {
+    "tokenizer_class": tokenizer_class,
+    "do_lower_case": False,
+    "strip_accents": True,
+  }
+  (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+  path = str(tmp_path / "tokenizer.json")
+  vocabulary_files.VocabularyFiles(path).check()
+  (message,) = caplog.messages
+  assert "'do_lower_case': False" in message and "accents" not in message
+  assert f"{winner} takes" in message
+
+
+@pytest.mark.parametrize(
+  "values, length",
+  [
+    ({"model_max_length": 512}, 512),
+    ({"model_max_length": 128.0, "max_len": 64}, 128),
+    # The name in old files.
+    ({"max_len": 64}, 64),
+    ({"model_max_length": 1e30}, None),
+    ({"model_max_length": 10**9}, None),
+    ({"model_max_length": 10**9 - 1}, 10**9 - 1),
+    ({}, None),
+  ],
+)
+def test_the_longest_input_of_a_tokenizer(values, length, tmp_path):
+  (tmp_path / "tokenizer_config.json").write_text(json.dumps(values))
+  files = vocabulary_files.VocabularyFiles(str(tmp_path / "vocab.txt"))
+  assert files.max_length == length
+
+
+@pytest.mark.parametrize(
+  "token, has_capitals",
+  [
+    ("Word", True),
+    ("wOrd", True),
+    ("##S", True),
+    ("[X]", False),
+    ("[X", True),
+    ("word", False),
+    ("\u00c9", False),
+    ("[UNK]s", True),
+  ],
+)
+def test_capitals_outside_of_brackets_show_a_cased_list(
+  token, has_capitals, tmp_path
+):
+  path = tmp_path / "vocab.txt"
+  path.write_text(f"[UNK]\n{token}\n", encoding="utf-8")
+  files = vocabulary_files.VocabularyFiles(str(path))
+  assert files.has_capitals == has_capitals
+  assert files.likely_case == (not has_capitals)
+  (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+  assert vocabulary_files.VocabularyFiles(str(path)).likely_case
+
+
+@pytest.mark.parametrize(
+  "key", ["additional_special_tokens", "extra_special_tokens"]
+)
+@pytest.mark.parametrize("as_object", [False, True])
+@pytest.mark.parametrize("file", ["special_tokens_map", "tokenizer_config"])
+def test_added_tokens_are_found_in_every_form(key, as_object, file, tmp_path):
+  tokens = ["[E1]", {"content": "[E2]"}]
+  value = dict(zip("ab", tokens)) if as_object else tokens
+  (tmp_path / f"{file}.json").write_text(json.dumps({key: value}))
+  (tmp_path / "added_tokens.json").write_text('{"[E3]": 30}')
+  files = vocabulary_files.VocabularyFiles(str(tmp_path / "vocab.txt"))
+  (fault,) = files.beyond_a_list
+  assert all(token in fault for token in ("[E1]", "[E2]", "[E3]"))
+
+
+@pytest.mark.parametrize(
+  "files, variant, expected",
+  [
+    (["vocab.txt"], "bert", "vocab.txt"),
+    (["tokenizer.json"], "bert", "tokenizer.json"),
+    (["vocab.txt", "tokenizer.json"], "xlm-roberta", "tokenizer.json"),
+    (["vocab.txt", "bpe.codes"], "roberta", "vocab.txt"),
+    (["vocab.txt"], "camembert", None),
+    (["vocab.json", "merges.txt"], "roberta", "vocab.json"),
+    (["vocab.json"], "roberta", None),
+    (["other.model"], "xlm-roberta", "other.model"),
+    (["b.model", "a.model"], "albert", "a.model"),
+    (["words.txt"], "bert", None),
+  ],
+)
+def test_the_vocabulary_of_a_folder(files, variant, expected, tmp_path):
+  for name in files:
+    (tmp_path / name).write_text("{}")
+  found = vocabulary_files.of_folder(str(tmp_path), variant)
+  path = found and found.path
+  assert path == (str(tmp_path / expected) if expected else None)

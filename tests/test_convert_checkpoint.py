@@ -82,7 +82,10 @@ def test_a_model_folder_grows(tmp_path):
     verify=True,
     add_tokens=tmp_path / "words.txt",
     max_position_embeddings=80,
+    verbose=True,
   )
+  assert re.search(r"^glim\+\+ is token 100, .* of \[\d+, ", finished.out, re.M)
+  assert re.search(r"^lamp is token 101, .* of \[\d+", finished.out, re.M)
   vocabulary = (tmp_path / "o" / "vocab.txt").read_text()
   assert vocabulary.endswith("\nglim++\nlamp\n")
   assert "pass --vocab_file" not in finished.out

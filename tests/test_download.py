@@ -63,6 +63,15 @@ def test_list_and_mistakes(tmp_path):
   finished = script_runner.succeed("download.py", list=True)
   for name in (*catalog.MODELS, *catalog.DATA, *catalog.ELSEWHERE):
     assert f"  {name}" in finished.out
+  rows = {line.split()[0]: line.split() for line in finished.out.splitlines()}
+  for name, *facts in [
+    # The size after unpacking, the sum of all files, or neither is known.
+    ("uncased_L-12_H-768_A-12", "~440.4", "MB", "sha256", "original"),
+    ("wwm_cased_L-24_H-1024_A-16", "~1,338.6", "MB", "original"),
+    ("mrpc", "1.5", "MB", "sha256"),
+    ("xnli", "size", "unknown"),
+  ]:
+    assert rows[name][1 : 1 + len(facts)] == facts
   for flags, message in [
     ({}, "nothing to do: pass --model, --data or --list"),
     ({"model": "bert"}, "--model=bert is unknown; --list prints all names"),

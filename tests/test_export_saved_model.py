@@ -9,6 +9,8 @@ import pytest
 import tensorflow as tf
 
 import script_runner
+from exports import saved_model
+from records import tfrecord
 from serving_models import FOLDER
 from squad import null_threshold
 
@@ -51,6 +53,11 @@ def test_export(tmp_path):
   ]
   outputs = signature(text=tf.constant(["the [MASK] is"]))
   assert outputs["fillings"].shape == (1, 1, 2)
+  # The name that TensorFlow Serving gives to the folder, and a text.
+  (request,) = tfrecord.read_serialized(
+    str(tmp_path / "model" / "7" / saved_model.WARMUP_FILE)
+  )
+  assert b"\x05model" in request and b"[MASK]" in request
 
 
 def test_onnx_in_8_bits(tmp_path):
