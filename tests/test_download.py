@@ -81,6 +81,12 @@ def test_list_and_mistakes(tmp_path):
   assert not (tmp_path / "d").exists()
 
 
+def test_the_name_of_a_group_stands_for_its_data_sets(tmp_path):
+  with local_server.serve({}) as server:
+    flags = {"dir": tmp_path, "data": "squad", "base_url": server.url}
+    script_runner.refuse("download.py", "train-v1.1.json", **flags)
+
+
 @pytest.fixture
 def server(monkeypatch):
   monkeypatch.setattr(downloads, "_PAUSE", 0.0)
