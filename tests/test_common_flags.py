@@ -553,6 +553,62 @@ def test_the_home_folder_is_found_only_in_paths(monkeypatch):
   assert tuple(values[name] for name in names) == expected
 
 
+def test_values_become_the_words_of_a_command():
+  with script_flags.defined("fill_mask"):
+    words = flags.as_words(
+      {
+        "text": ["a,b", "c"],
+        "never_split": ("x", "y"),
+        "top_k": 3,
+        "vocab_file": None,
+        "no_flag": ["p", "q"],
+      }
+    )
+  assert words == (
+    "--text=a,b --text=c --never_split=x,y --top_k=3 --no_flag=p --no_flag=q"
+  ).split(" ")
+
+
+def test_a_file_of_flags_that_is_read_is_not_written(tmp_path, monkeypatch):
+  path = tmp_path / "flags.txt"
+  with script_flags.defined("fill_mask"):
+    for word, is_read in ((f"--flagfile={path}", True), ("--top_k=3", False)):
+      path.write_text("# mine\n")
+      monkeypatch.setattr("sys.argv", ["fill_mask.py", word])
+      flags.write_file(str(tmp_path))
+      assert (path.read_text() == "# mine\n") == is_read
+
+
+def test_a_file_of_flags_names_what_it_cannot_hold(tmp_path, monkeypatch):
+  """absl removes white space at the ends of its lines."""
+  words = ["--vocab_file=a ", "--init_checkpoint=a\nb", "--text=a", "--text=b"]
+  monkeypatch.setattr("sys.argv", ["fill_mask.py"])
+  with script_flags.defined("fill_mask"):
+    absl_flags.FLAGS(["fill_mask.py", "--bert_config_file=c", *words])
+    flags.write_file(str(tmp_path))
+  _, *lines = (tmp_path / "flags.txt").read_text().splitlines()
+  note = "# Pass this flag on the command line: "
+  assert lines == [
+    "--bert_config_file=c",
+    note + repr("--init_checkpoint=a\nb"),
+    "--text=a",
+    "--text=b",
+    note + repr("--vocab_file=a "),
+  ]
+
+
+def test_another_script_has_only_its_own_flags_and_absls():
+  values = absl_flags.FLAGS
+  absl_flags.DEFINE_string("flag_before", None, "Any help.")
+  try:
+    with flags.of_one_script():
+      assert "verbosity" in values and "flag_before" not in values
+      absl_flags.DEFINE_string("flag_within", None, "Any help.")
+    assert "flag_before" in values and "flag_within" not in values
+  finally:
+    delattr(values, "flag_before")
+
+
 def test_files_that_are_checked_are_paths():
   for name in (*overwriting._INPUTS, *overwriting._OUTPUTS):
     assert re.fullmatch(flags._PATHS, name), name
