@@ -489,6 +489,28 @@ def test_a_folder_whose_name_is_not_on_the_disk_is_named(
   assert f"{tmp_path}/new is complete" in message and "Input/out" in message
 
 
+def test_a_new_folder_is_on_the_disk_with_its_files(tmp_path, monkeypatch):
+  synced, fsync = [], os.fsync
+  monkeypatch.setattr(
+    os, "fsync", lambda fd: (synced.append(os.fstat(fd).st_ino), fsync(fd))
+  )
+  new = tmp_path / "new"
+  fill(new)
+  places = (new / "a", new / "inner", new, tmp_path)
+  assert {*synced} == {place.stat().st_ino for place in places}
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
+  def fail(path, mode=0o777):
+    raise OSError(errno.ENOSPC, "No space left on device", path)
+
+  monkeypatch.setattr(os, "mkdir", fail)
+  path = str(tmp_path / "new")
+  with pytest.raises(OSError) as raised, file_io.new_folder(path):
+    pass
+  assert raised.value.filename == path
+
+
 def test_an_error_of_another_file_keeps_its_name(tmp_path):
   with pytest.raises(OSError) as raised, file_io.named("a.txt", "a.tmp"):
     raise OSError(errno.ENOENT, "No such file", "b.txt")
