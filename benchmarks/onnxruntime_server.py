@@ -48,7 +48,8 @@ def main() -> None:
   server = uvicorn.Config(
     application(engine_peers.Texts(engine, folder)), log_level="warning"
   )
-  with socket.socket() as listening:
+  # asyncio sends answers without delay (TCP_NODELAY) only for this protocol.
+  with socket.socket(proto=socket.IPPROTO_TCP) as listening:
     listening.bind(("127.0.0.1", 0))
     listening.listen()
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
