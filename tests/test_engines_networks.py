@@ -59,3 +59,14 @@ def test_each_column_of_a_matrix_has_a_scale_of_its_own(tmp_path):
   inner = {size for name, size in sizes.items() if "intermediate" in name}
   assert inner == {24}
   assert min(sizes.values()) > 1
+
+
+def test_int8_leaves_no_file_of_float32_weights(tmp_path):
+  path = tmp_path / "model.onnx"
+  config = engine_models.config_of(num_hidden_layers=1)
+  weights = engine_models.network(config, "embedding")[-1]
+  graph = onnx_graph.make("embedding", weights, config)
+  onnx_graph.write(str(path), graph, most_bytes=100)
+  assert (tmp_path / onnx_graph.DATA_FILE).exists()
+  quantization.quantize(str(path))
+  assert [*tmp_path.iterdir()] == [path]
