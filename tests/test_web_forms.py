@@ -304,6 +304,38 @@ def test_openapi_describes_every_path():
       assert refusal["schema"]["properties"] == {"error": {"type": "string"}}
 
 
+def keywords_of(schema):
+  """Yields the keywords of a JSON schema and of the schemas in it."""
+  if not isinstance(schema, dict):
+    return
+  yield from schema
+  for name in ("items", "additionalProperties"):
+    yield from keywords_of(schema.get(name))
+  for inner in schema.get("properties", {}).values():
+    yield from keywords_of(inner)
+  for name in ("oneOf", "anyOf", "prefixItems"):
+    for inner in schema.get(name, []):
+      yield from keywords_of(inner)
+
+
+def test_openapi_has_only_keywords_of_json_schema():
+  ((_, document),) = ask_each(embedder(), [("/openapi.json", None)])
+  schemas = [
+    content["schema"]
+    for operations in document["paths"].values()
+    for operation in operations.values()
+    for content in operation.get("requestBody", {}).get("content", {}).values()
+  ]
+  keywords = {word for schema in schemas for word in keywords_of(schema)}
+  assert {"type", "properties", "required", "default"} <= keywords
+  assert keywords <= {
+    *("type", "enum", "default", "description", "title", "examples"),
+    *("properties", "required", "additionalProperties"),
+    *("items", "prefixItems", "minItems", "maxItems"),
+    *("oneOf", "anyOf", "minimum", "maximum", "minLength"),
+  }
+
+
 def basic(password):
   return "Basic " + base64.b64encode(f"anyone:{password}".encode()).decode()
 
