@@ -59,6 +59,11 @@ def load(package: str, name: str, flag: str = "") -> ModuleType:
   )
 
 
+def load_all(package: str) -> list[ModuleType]:
+  """Imports all modules of a package; returns them by name."""
+  return [load(package, name) for name in names(package)]
+
+
 def _load_file(path: str, flag: str) -> ModuleType:
   """Imports a file under its own name, once per process."""
   place = os.path.realpath(path)

@@ -29,8 +29,7 @@ _MOST_LAYERS = 3  # Formats inside each other.
 @functools.cache
 def _formats() -> list[ModuleType]:
   """Returns the modules of this folder, in the order of their names."""
-  names = extensions.names(__name__)
-  return [extensions.load(__name__, name) for name in names]
+  return extensions.load_all(__name__)
 
 
 def open_text(path: str) -> io.BufferedReader:

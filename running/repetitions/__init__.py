@@ -29,7 +29,7 @@ Run = Callable[[run_settings.Settings], Any]
 
 
 class Script(NamedTuple):
-  """What a script tells the files.
+  """The facts about a script that the files need.
 
   Attributes:
     task: the name of the task's folder.
@@ -42,14 +42,11 @@ class Script(NamedTuple):
   one_model: str = ""
 
 
-def _files() -> list[ModuleType]:
-  names = extensions.names(__name__)
-  return [extensions.load(__name__, name) for name in names]
-
-
 def define(script: Script) -> None:
   """Defines the flags of all files that are for a script."""
-  files = [file for file in _files() if file.is_for(script)]
+  files = [
+    file for file in extensions.load_all(__name__) if file.is_for(script)
+  ]
   models = [file for file in files if hasattr(file, "run")]
   for file in files:
     excluded = []
@@ -62,8 +59,10 @@ def define(script: Script) -> None:
 
 def _chosen(settings: run_settings.Settings) -> ModuleType | None:
   """Returns the file whose flag asks for several models, None for one model."""
-  files = (file for file in _files() if hasattr(file, "run"))
-  return next((file for file in files if settings.get(file.FLAG)), None)
+  for file in extensions.load_all(__name__):
+    if hasattr(file, "run") and settings.get(file.FLAG):
+      return file
+  return None
 
 
 def are_several(settings: run_settings.Settings) -> bool:

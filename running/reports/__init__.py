@@ -59,8 +59,8 @@ class Report(NamedTuple):
 
 def write_all(settings: run_settings.Settings, report: Report) -> None:
   """Writes the reports of all files in this folder."""
-  for name in extensions.names(__name__):
-    extensions.load(__name__, name).write(settings, report)
+  for file in extensions.load_all(__name__):
+    file.write(settings, report)
 
 
 def title(settings: run_settings.Settings) -> str:

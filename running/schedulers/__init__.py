@@ -26,8 +26,8 @@ def tf_config(environment: Mapping[str, str]) -> dict | None:
     environment: for example, os.environ.
   """
   # In the environment of several schedulers, the last name counts.
-  for name in reversed(extensions.names(__name__)):
-    found = extensions.load(__name__, name).workers(environment)
+  for file in reversed(extensions.load_all(__name__)):
+    found = file.workers(environment)
     if found:
       return _config(*found)
   return None

@@ -19,17 +19,11 @@ No TensorFlow.
 import contextlib
 import os
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 from absl import logging
 
 from common import errors, extensions
-
-
-def _files() -> Iterator[ModuleType]:
-  for name in extensions.names(__name__):
-    yield extensions.load(__name__, name)
 
 
 def _of_evaluation(results: dict[str, float]) -> dict[str, float]:
@@ -42,7 +36,7 @@ class Trackers:
 
   def __init__(self, folder: str, first_step: int):
     self._trackers: list[tuple[_Tried, Any]] = []
-    for file in _files():
+    for file in extensions.load_all(__name__):
       tried, tracker = _Tried(os.path.join(folder, file.FILE)), None
       with tried.write():
         tracker = file.Tracker(folder, first_step)
@@ -73,7 +67,7 @@ def write_evaluation(folder: str, step: int, results: dict[str, float]) -> None:
 
   They have the names of the evaluations of --eval_steps.
   """
-  for file in _files():
+  for file in extensions.load_all(__name__):
     if hasattr(file, "write_evaluation"):
       with _Tried(os.path.join(folder, file.FILE)).write():
         file.write_evaluation(folder, step, _of_evaluation(results))
@@ -81,7 +75,7 @@ def write_evaluation(folder: str, step: int, results: dict[str, float]) -> None:
 
 def history(folder: str) -> list[dict[str, Any]]:
   """Returns the records of a run, by step; [] if it has none."""
-  for file in _files():
+  for file in extensions.load_all(__name__):
     if hasattr(file, "read"):
       return file.read(folder)
   return []
