@@ -5,7 +5,6 @@ TensorFlow.
 """
 
 import os
-import re
 from collections.abc import Iterable
 
 from common import errors, file_io, json_files
@@ -34,8 +33,7 @@ def check(files: Iterable[str], vocab_file: str) -> None:
   notes: dict[str, str] = {}
   for file in files:
     # Shards NAME-00000-of-00003 share a manifest; a single file has a note.
-    output = re.sub(r"-\d{5}-of-\d{5}(?=(\.gz)?$)", "", file)
-    shards = tfrecord.manifest_name(output)
+    shards = tfrecord.manifest_name(tfrecord.output_of(file))
     notes |= {path: file for path in (shards, f"{file}{_SUFFIX}")}
   for note, file in notes.items():
     values = json_files.read(note) if file_io.exists(note) else {}

@@ -123,6 +123,11 @@ def _masked_crc(data: bytes) -> bytes:
   return struct.pack("<I", (rotated + _CRC_MASK) & 0xFFFFFFFF)
 
 
+def output_of(path: str) -> str:
+  """Returns the output of a shard: a.gz of a-00000-of-00003.gz; else `path`."""
+  return re.sub(r"-\d{5}-of-\d{5}(?=(\.gz)?$)", "", path)
+
+
 def manifest_name(output: str) -> str:
   """Returns the name of the manifest next to the shards of `output`."""
   return f"{output.removesuffix('.gz')}{_MANIFEST}"
@@ -271,8 +276,8 @@ def num_records(path: str) -> int:
   """
   size = file_io.size(path)
   name = os.path.basename(path)
-  prefix = re.sub(r"-\d{5}-of-\d{5}(?=(\.gz)?$)", "", path)
-  entries = _shards_by_name(manifest_name(prefix)) if prefix != path else {}
+  output = output_of(path)
+  entries = _shards_by_name(manifest_name(output)) if output != path else {}
   entry = entries.get(name, {})
   if isinstance(entry, dict) and entry.get("bytes") == size:
     count = entry.get("records")
