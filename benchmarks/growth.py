@@ -70,15 +70,11 @@ def speeds(arguments: argparse.Namespace) -> Iterator[str]:
   """Yields the lines of a Markdown table: a row for each shape."""
   yield f"| batch × length | {' | '.join(_CONTENDERS)} |"
   yield "|---" * (1 + len(_CONTENDERS)) + "|"
-  script = str(pathlib.Path(step_speed.__file__).resolve())
   for size, length in shapes():
     work = step_speed.Work(step_speed.PREDICT, arguments.dtype, size, length)
     cells = [f"{size} × {length}"]
     for name in _CONTENDERS:
-      is_ours = step_speed.CONTENDERS[name].module == "our_steps"
-      python = sys.executable if is_ours else arguments.peer_python
-      job = name, work, arguments.num_hidden_layers, arguments.rounds
-      taken = step_speed.run_alone(python, script, *job)
+      taken = step_speed.measure_alone(name, work, arguments)
       # Tokens per second tell lengths apart: without attention, they are equal.
       rate = taken and size * length / taken["seconds"]
       cells.append(f"{rate:,.0f}" if rate else "–")

@@ -99,6 +99,7 @@ class Contender(NamedTuple):
   dtypes: tuple = ("float32", "bfloat16")
 
 
+_SCRIPT = os.path.abspath(__file__)
 _HF, _XLA = "huggingface_steps", {"compiled": True}
 CONTENDERS = {
   "here": Contender("our_steps"),
@@ -210,27 +211,26 @@ def run_alone(python, script, *job, **options):
   return json.loads(done.stdout.splitlines()[-1])
 
 
+def measure_alone(name: str, work: Work, arguments) -> dict | None:
+  """Runs `measure` for a contender in its own process; see run_alone."""
+  # Only these modules run in --peer_python; all others need TensorFlow.
+  is_peer = CONTENDERS[name].module in (_HF, "engine_peers")
+  python = arguments.peer_python if is_peer else sys.executable
+  job = name, work, arguments.num_hidden_layers, arguments.rounds
+  return run_alone(python, _SCRIPT, *job)
+
+
 def measure_all(work: Work, arguments) -> dict[str, dict]:
   """Returns {contender: its measures}; each runs in its own process.
 
   The result lacks contenders that fail.
   """
-  script, layers = os.path.abspath(__file__), arguments.num_hidden_layers
-  peak = run_alone(sys.executable, script)[work.dtype]
+  peak = run_alone(sys.executable, _SCRIPT)[work.dtype]
+  layers = arguments.num_hidden_layers
   flop = work.flop({**VALUES, "num_hidden_layers": layers})
   measures = {}
   for name in contenders(work, arguments.compiled_peers):
-    # Only these modules run in --peer_python; all others need TensorFlow.
-    runs_in_peer_python = CONTENDERS[name].module in (_HF, "engine_peers")
-    taken = run_alone(
-      arguments.peer_python if runs_in_peer_python else sys.executable,
-      script,
-      name,
-      work,
-      layers,
-      arguments.rounds,
-    )
-    if taken:
+    if taken := measure_alone(name, work, arguments):
       rate = work.size / taken["seconds"]
       measures[name] = {
         "examples_per_second": rate,
