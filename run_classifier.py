@@ -91,7 +91,7 @@ def main(_: list[str]) -> None:
   repetitions.run(
     settings,
     lambda new_settings: run_model(new_settings, run),
-    f"eval_{next(iter(run.task.metrics), 'loss')}",
+    f"eval_{run.task.metrics[0]}",
     is_chief=distribution.is_chief(strategy),
   )
 
