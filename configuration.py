@@ -474,7 +474,7 @@ def only_here(config: BertConfig) -> str:
 
 
 def tops(config: BertConfig) -> list[str]:
-  """Returns the names in variants/tops of what is on top of the encoder."""
+  """Returns the names of the encoder's tops (files in variants/tops)."""
   end, values = "_on_top", config.to_dict()
   return [n.removesuffix(end) for n in values if n.endswith(end) and values[n]]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from common import errors, json_files
 
 FILE = "config_sentence_transformers.json"
-# The names of a prompt by what `vector_search` does with the texts. Unlike in
+# The names of a prompt, by the role of a text in `vector_search`. Unlike in
 # sentence-transformers 6, where an empty "document" hides a stored "passage".
 ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 

@@ -31,7 +31,7 @@ def of(values: npt.ArrayLike) -> np.ndarray:
     places = (digits - 1 - exponents).astype(np.intp)
     scale = _POWERS.take(places, mode="clip")
     # An integer divided by an exact power of ten is the float64 nearest to the
-    # decimal number, which is what float() would make of its digits.
+    # decimal number; float() would return the same for its digits.
     rounded = np.rint(exact * scale) / scale
     result = np.where(rounded.astype(np.float32) == given, rounded, result)
   for place in zip(*np.nonzero(~is_usual & (given != 0))):

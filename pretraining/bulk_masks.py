@@ -1,6 +1,6 @@
 """Masks hundreds of segment pairs at once, with the bits of masks.Masker.
 
-The random numbers of a pair start where those of the pair before it end. So a
+The random numbers of each pair follow the numbers of the pair before it. So a
 BulkMasker works in two steps. For each pair it only finds out which words of
 a bulk_random.BulkRandom the pair uses. Later it computes the masks of many
 pairs together: its arrays [P, B] have a pair in each column.

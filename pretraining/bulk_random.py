@@ -10,7 +10,7 @@ in these ways:
   shuffle(x)      randint(0, i) for i = len(x) - 1 down to 1
 
 A BulkRandom makes many words in one call and reads them in the same ways, so
-each method returns what the random.Random would return. Before a shuffle is
+each method returns the same values as the random.Random. Before a shuffle is
 over, nobody knows where the next number starts, because rejected words are
 drawn again. `skip_shuffle` finds the place with a regular expression, whose
 characters are the words. No TensorFlow.

@@ -1,7 +1,6 @@
 """Notes, next to record files, about the vocabulary of their ids.
 
-A file has a note of its own; shards have an entry in their manifest. No
-TensorFlow.
+A file has its own note; shards have an entry in their manifest. No TensorFlow.
 """
 
 import os

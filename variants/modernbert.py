@@ -14,7 +14,7 @@ memory grow with the length, not with its square. Dense layers and norms have no
 biases unless the configuration says so, and there are no segments. Unlike in
 BERT, one transform ("bert/head") is before the output layers of all tasks.
 
-The configuration's keys are those of transformers (see common/model_formats),
+The configuration has transformers' keys (see common/model_formats),
 except hidden_act (hidden_activation), hidden_dropout_prob (embedding_dropout),
 attention_probs_dropout_prob (attention_dropout, which also drops a share of
 attention's output) and layer_norm_eps (norm_eps). Shapes use the letters of
@@ -141,7 +141,7 @@ def inverse_frequencies(
 
 
 class View(NamedTuple):
-  """What the layers of one kind share in a call.
+  """The tensors that layers of one kind share in a call.
 
   Attributes:
     cos, sin: float32 [T, D / 2], the rotation of each position.

@@ -16,7 +16,7 @@ from variants import modernbert
 
 
 class _View(NamedTuple):
-  """Names of what the layers of one kind share; see modernbert.View.
+  """Names of the tensors that layers of one kind share; see modernbert.View.
 
   A global layer has no block, total or after; they are lengths, int64 [1].
   """

@@ -1,4 +1,4 @@
-"""Runs a command several times; each file does so for a flag of its own.
+"""Runs a command several times; each file does so for its own flag.
 
 A file is called ..._flags.py, because it defines its flag, and has
 

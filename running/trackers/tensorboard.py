@@ -29,7 +29,7 @@ def _write(writer: tf.summary.SummaryWriter, step: int, values: dict) -> None:
 
 
 def write_evaluation(folder: str, step: int, values: dict[str, float]) -> None:
-  """Writes the scores of a final evaluation to a file of their own."""
+  """Writes the scores of a final evaluation to their own file."""
   writer = tf.summary.create_file_writer(folder, filename_suffix=".evaluation")
   _write(writer, step, values)
   writer.close()

@@ -6,5 +6,5 @@ file on top. A file defines
   NAME      begins the names of its variables (NAME/kernel), which
             --init_checkpoint may lack
   def on(encoder_class): returns a subclass of a modeling.BertModel, whose
-            sequence_output and pooled_output are those of the network
+            sequence_output and pooled_output come from the top
 """
