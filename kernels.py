@@ -23,7 +23,10 @@ _compiling = threading.local()  # See `for_compiler`.
 
 
 def for_compiler(function: Callable) -> Callable:
-  """Returns the same function, traced in the forms that suit XLA."""
+  """Returns the same function, traced in the forms that suit XLA.
+
+  Only `add_bias` has two forms.
+  """
 
   @functools.wraps(function)
   def run(*args: Any, **kwargs: Any) -> Any:
@@ -99,7 +102,9 @@ def _normal_cdf(x: tf.Tensor):
 def normalize(x: tf.Tensor, beta, gamma, epsilon) -> tuple:
   """Computes layers.layer_norm of x [..., H] with beta and gamma [H].
 
-  `epsilon` gets no gradient. The gradient stores one activation, not three.
+  `epsilon` gets no gradient. The gradient stores one activation, not three. For
+  n = (x - mean) rsqrt and g = gamma dL/dy, it is
+  rsqrt (g - mean(g) - n mean(g n)).
   """
   wide = tf.cast(x, tf.float32)
   # Two passes, because E[x^2] - E[x]^2 loses the digits of a small variance.

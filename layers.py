@@ -1,9 +1,10 @@
 """The formulas of the network: activations, norm, dense layers, dropout.
 
-kernels.py computes those that need their own gradient or random numbers. Shapes
-use the letters of modeling.py: B batch, T tokens, N heads, H width. P counts
-chosen positions, O outputs, and M the rows of a tensor reshaped to a matrix.
-`weights` has the variables of one layer by name.
+modeling.attention and modeling.transformer_layer put them together. kernels.py
+computes those that need their own gradient or random numbers. Shapes use the
+letters of modeling.py: B batch, T tokens, H width. O counts outputs, and M the
+rows of a tensor reshaped to a matrix. `weights` has the variables of one layer
+by name.
 """
 
 import functools
@@ -47,8 +48,8 @@ def get_activation(
     activation: "gelu", "gelu_erf", "linear", "relu", "silu", "swish" or
       "tanh"; None or "" means linear, and a function means itself.
     fused: whether to use TensorFlow's own function, if any. At inference, where
-      no gradient needs the matrix product, TensorFlow computes the product and
-      the function in one kernel.
+      no gradient needs the matrix product, TensorFlow's graph optimizer makes
+      one kernel of the product, the bias and the function.
   """
   name = str(activation or "linear").lower()
   function = activation if callable(activation) else _ACTIVATIONS.get(name)
@@ -66,8 +67,10 @@ def layer_norm(
   """Returns gamma (x - mean) / sqrt(variance + epsilon) + beta.
 
   Mean and variance of x [..., H] are over H, in float32 (arXiv 1607.06450).
-  `weights` has float32 [H] under "<name>/beta" and "<name>/gamma".
+  BERT's epsilon is 1e-12. `weights` has float32 [H] under "<name>/beta" and
+  "<name>/gamma".
   """
+  # A custom gradient needs tensors: it refuses variables among its arguments.
   beta = tf.convert_to_tensor(weights[f"{name}/beta"])
   gamma = tf.convert_to_tensor(weights[f"{name}/gamma"])
   return kernels.normalize(x, beta, gamma, epsilon)
@@ -97,16 +100,18 @@ def dense(
   return tf.reshape(product, [*sizes(x)[:-1], kernel.shape[1]])
 
 
-def output_logits(
-  x: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor
-) -> tf.Tensor:
-  """Returns float32 logits [..., O] from x [..., H] and weights [O, H]."""
-  rows = tf.reshape(x, [-1, weights.shape[1]])  # [M, H]
-  weights = tf.cast(weights, x.dtype)
-  logits = tf.cast(tf.matmul(rows, weights, transpose_b=True), tf.float32)
+def output_logits(x: tf.Tensor, table: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+  """Returns float32 logits [..., O] from x [..., H] and a table [O, H].
+
+  The table, the word embeddings or a task's `output_weights`, has a row for
+  each output, unlike a kernel of `dense`.
+  """
+  rows = tf.reshape(x, [-1, table.shape[1]])  # [M, H]
+  table = tf.cast(table, x.dtype)
+  logits = tf.cast(tf.matmul(rows, table, transpose_b=True), tf.float32)
   # Adds the bias in float32: bfloat16 would round every logit once more.
   logits = tf.nn.bias_add(logits, bias)
-  return tf.reshape(logits, [*sizes(x)[:-1], weights.shape[0]])
+  return tf.reshape(logits, [*sizes(x)[:-1], table.shape[0]])
 
 
 def one_hot_lookup(ids: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
@@ -116,21 +121,14 @@ def one_hot_lookup(ids: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
 
 
 def attention_bias(input_mask: tf.Tensor) -> tf.Tensor | None:
-  """Returns float32 [B, 1, 1, T] to add to the scores, from a mask [B, T]."""
+  """Returns float32 [B, 1, 1, T] to add to scores [B, heads, queries, T].
+
+  `input_mask` [B, T] has 1 for tokens and 0 for padding; None gives None.
+  """
   if input_mask is None:
     return None
   mask = tf.cast(input_mask, tf.float32)[:, tf.newaxis, tf.newaxis]
   return (1.0 - mask) * MASKED_SCORE
-
-
-def pick_bias(bias: tf.Tensor | None, positions: tf.Tensor) -> tf.Tensor | None:
-  """Returns the bias [B, 1, P or 1, T] of the queries at positions [B, P].
-
-  `bias` is [B, 1, T, T], or [B, 1, 1, T] if it is the same for all queries.
-  """
-  if bias is None or bias.shape[2] == 1:
-    return bias
-  return tf.gather(bias, positions[:, tf.newaxis], axis=2, batch_dims=2)
 
 
 def sizes(x: tf.Tensor) -> list:
@@ -154,9 +152,10 @@ class Dropout(NamedTuple):
 
   Attributes:
     seed: int32 [2]; None disables dropout.
-    counter: int32 [2, 2], the Philox counter at which the site's numbers begin,
-      as 32-bit words; each site has 2^64 blocks (Salmon et al., "Parallel
-      random numbers: as easy as 1, 2, 3", 2011).
+    counter: int32 [2, 2], where a site's random numbers begin; `at` sets it, so
+      call `at` first. It is a counter of Philox in 32-bit words, with 2^64
+      blocks for each site (Salmon et al., "Parallel random numbers: as easy as
+      1, 2, 3", 2011).
     is_for_tpu: whether to draw 32 bits per unit with the generator that
       TensorFlow selects (on a TPU, the TPU's own). The masks then differ from
       other devices' masks, and each site has 2^32 blocks.
@@ -178,9 +177,14 @@ class Dropout(NamedTuple):
       seed = tf.random.uniform([2], lowest, highest, dtype=tf.int32)
     return cls(tf.convert_to_tensor(seed, tf.int32), is_for_tpu=is_for_tpu)
 
+  @property
+  def is_active(self) -> bool:
+    """Whether this is a call in training."""
+    return self.seed is not None
+
   def at(self, site: str) -> "Dropout":
     """Returns the dropout for a site, a named place in the network."""
-    if self.seed is None:
+    if not self.is_active:
       return self
     # The site's number is in the upper 64 bits, the numbers of its blocks are
     # in the lower 64 bits.

@@ -127,8 +127,7 @@ def transformer_layer(
     [B, N, F, T].
   """
   rate, epsilon = config.hidden_dropout_prob, config.layer_norm_eps
-  # Inactive dropout means inference: see layers.get_activation.
-  fused = dropout["output"].seed is None
+  fused = not dropout["output"].is_active  # At inference.
   activation = layers.get_activation(config.hidden_act, fused=fused)
   attended, probs = attention(
     x,
@@ -151,6 +150,18 @@ def transformer_layer(
 
 
 # The encoder
+
+
+def _picked_bias(
+  bias: tf.Tensor | None, positions: tf.Tensor
+) -> tf.Tensor | None:
+  """Returns the bias [B, 1, P or 1, T] of the queries at positions [B, P].
+
+  `bias` is [B, 1, T, T], or [B, 1, 1, T] if it is the same for all queries.
+  """
+  if bias is None or bias.shape[2] == 1:
+    return bias
+  return tf.gather(bias, positions[:, tf.newaxis], axis=2, batch_dims=2)
 
 
 class BertOutput(NamedTuple):
@@ -337,7 +348,7 @@ class BertModel(named_weights.Weights):
       embedding_output=states[0],
       all_encoder_layers=tuple(states[1:]),
       sequence_output=states[-1],
-      pooled_output=self.pool(pooled, fused=dropout.seed is None),
+      pooled_output=self.pool(pooled, fused=not dropout.is_active),
       attention_probs=tuple(all_probs) if return_attention else None,
     )
 
@@ -382,7 +393,7 @@ class BertModel(named_weights.Weights):
       weights,
       config,
       rows=picked_rows,
-      bias=layers.pick_bias(bias, positions),
+      bias=_picked_bias(bias, positions),
       to_states=x,
       to_rows=rows,
       **options,

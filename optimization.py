@@ -16,14 +16,14 @@ import tensorflow as tf
 
 from common import errors
 
-# {name: function of init_lr and the completed share of the run (0 to 1) that
-# returns the rate after the warm-up}
+# {name: function of the peak rate (init_lr) and the completed share of the run
+# (0 to 1) that returns the rate after the warm-up}
 SCHEDULES: dict[str, Callable] = {
-  "linear": lambda rate, done: rate * (1.0 - done),
-  "constant": lambda rate, done: rate * tf.ones_like(done),
-  "cosine": lambda rate, done: rate * 0.5 * (1.0 + tf.cos(math.pi * done)),
+  "linear": lambda peak, done: peak * (1.0 - done),
+  "constant": lambda peak, done: peak * tf.ones_like(done),
+  "cosine": lambda peak, done: peak * 0.5 * (1.0 + tf.cos(math.pi * done)),
   # NVIDIA's pre-training with LAMB uses this exponent.
-  "polynomial": lambda rate, done: rate * tf.pow(1.0 - done, 0.5),
+  "polynomial": lambda peak, done: peak * tf.pow(1.0 - done, 0.5),
 }
 
 
@@ -31,7 +31,7 @@ def learning_rate(
   step: int | tf.Tensor,
   *,
   init_lr: float,
-  num_train_steps: int,
+  num_train_steps: int | tf.Tensor,
   num_warmup_steps: int,
   schedule: str = "linear",
 ) -> tf.Tensor:
@@ -73,8 +73,9 @@ def learning_rate(
 def rows_squared_norm(grads: list) -> tf.Tensor:
   """Returns the squared norm of the rows of all tf.IndexedSlices in `grads`.
 
-  As in the original: the rows of a repeated token count separately; they are
-  not summed first. Replicas and parts of a batch have separate rows, so their
+  These gradients of embedding tables have a row for each looked-up token. As in
+  the original: the rows of a repeated token count separately; they are not
+  summed first. Replicas and parts of a batch have separate rows, so their
   results add up to the whole batch's squared norm.
   """
   return squared_norm(
@@ -94,8 +95,9 @@ def squared_norm(tensors: list) -> tf.Tensor:
 def global_norm(grads: list) -> tf.Tensor:
   """Returns the norm of one device's gradients; repeated rows stay separate.
 
-  A word embedding table shared with the masked-LM output layer has a dense
-  gradient: as in version 1.15, TensorFlow adds both gradients as dense tensors.
+  It is for a user's own loop; a TrainingStep adds up parts and replicas. A word
+  embedding table shared with the masked-LM output layer has a dense gradient:
+  as in version 1.15, TensorFlow adds both gradients as dense tensors.
   """
   dense = [g for g in grads if not isinstance(g, tf.IndexedSlices)]
   return tf.sqrt(rows_squared_norm(grads) + squared_norm(dense))
@@ -160,6 +162,9 @@ def adam_weight_decay_update(
   **adam: Any,
 ) -> tuple:
   """Computes one update of BERT's Adam, AdamW (`corrections`) or LAMB.
+
+  LAMB and updates compiled by XLA run this function. Otherwise, Adam runs a
+  kernel with the same result; see optimizers.AdamWeightDecay.
 
   Weight decay is added to the direction, not to the gradient, so it does not
   enter the moments (Loshchilov & Hutter, arXiv 1711.05101). It is scaled by the

@@ -33,12 +33,6 @@ def _scaled(grad: tf.Tensor | tf.IndexedSlices, scale):
   return tf.math.multiply_no_nan(tf.cast(grad, tf.float32), scale)
 
 
-def _kernel_share(beta: float) -> float:
-  """Returns 1 - float32(beta), as in the kernel, divided by 1 - beta."""
-  rounded = float(np.float32(beta))
-  return (1.0 - rounded) / (1.0 - beta) if rounded < 1.0 else 1.0
-
-
 class AdamWeightDecay:
   """BERT's Adam: keeps the two moments of each variable and applies updates.
 
@@ -47,7 +41,7 @@ class AdamWeightDecay:
       tf.Variable with that moment; training checkpoints save them.
   """
 
-  # LAMB's layer adaptation needs norms of whole variables, which no kernel
+  # Layer adaptation (LAMB) needs norms of whole variables, which no kernel
   # computes.
   _adapts_layers = False
 
@@ -77,13 +71,15 @@ class AdamWeightDecay:
     self._weight_decay_rate = weight_decay_rate
     self._betas = dict(beta_1=beta_1, beta_2=beta_2)
     self._adam = dict(self._betas, epsilon=epsilon)
-    self._bias_correction = bias_correction
+    self._corrects_bias = bias_correction
     self._rate_multipliers = dict(rate_multipliers or {})
     self._compiles = jit_compile
-    self._formula, self._corrections = self._new_values, self._bias_corrections
+    self._compiled_formula: Callable = self._new_values
+    self._compiled_corrections: Callable = self._bias_corrections
     if jit_compile:
-      self._formula = tf.function(self._new_values, jit_compile=True)
-      self._corrections = tf.function(self._bias_corrections, jit_compile=True)
+      compiled = functools.partial(tf.function, jit_compile=True)
+      self._compiled_formula = compiled(self._new_values)
+      self._compiled_corrections = compiled(self._bias_corrections)
 
   def create_slots(self, variables: list[tf.Variable]) -> None:
     """Creates zero moments for the variables that will have a gradient.
@@ -117,6 +113,9 @@ class AdamWeightDecay:
     apply: bool | tf.Tensor = True,
   ) -> None:
     """Applies gradients to variables and to their moments.
+
+    By default, Adam and AdamW run TensorFlow's kernel (`_update_in_place`).
+    LAMB and updates compiled by XLA run optimization.adam_weight_decay_update.
 
     Args:
       variables: the tf.Variables passed to `create_slots`, or one replica's
@@ -155,24 +154,53 @@ class AdamWeightDecay:
   ) -> None:
     """Updates variables and their moments by the formula."""
     # Scalars are computed once, not once per variable.
-    corrections = self._corrections(step) if self._bias_correction else None
+    corrections = (
+      self._compiled_corrections(step) if self._corrects_bias else None
+    )
     rates = {
       multiplier: learning_rate * multiplier
       for multiplier in {self._multiplier(v) for v, _ in pairs}
     }
     for variable, grad in pairs:
       state = (variable, *self._moments(variable))
-      values = self._formula(
+      values = self._compiled_formula(
         tuple(tf.convert_to_tensor(part) for part in state),
         tf.convert_to_tensor(grad),
         learning_rate=rates[self._multiplier(variable)],
         corrections=corrections,
-        decay=self.decays(named_weights.variable_name(variable)),
+        decays=self.decays(named_weights.variable_name(variable)),
         **options,
       )
       for part, value in zip(state, values):
         # Nothing uses the new value, so it is not read back.
         part.assign(value, read_value=False)
+
+  def _new_values(
+    self,
+    state,
+    grad: tf.Tensor | tf.IndexedSlices,
+    *,
+    learning_rate,
+    corrections: list | None,
+    grad_scale: float | tf.Tensor,
+    apply: bool | tf.Tensor,
+    decays: bool,
+  ) -> tuple:
+    """Returns the updated (param, m, v), or the old values without `apply`."""
+    param, m, v = state
+    new = optimization.adam_weight_decay_update(
+      param,
+      tf.cast(grad, tf.float32) * grad_scale,
+      m,
+      v,
+      learning_rate=learning_rate,
+      weight_decay_rate=self._weight_decay_rate if decays else 0.0,
+      corrections=corrections,
+      layer_adaptation=self._adapts_layers and decays,
+      **self._adam,
+    )
+    # tf.where, unlike a product by 0, keeps the old bits if new values are NaN.
+    return tuple(tf.where(apply, n, old) for n, old in zip(new, state))
 
   def _bias_corrections(self, step: tf.Tensor) -> list:
     """Returns the corrections of the update that follows `step` updates."""
@@ -191,12 +219,19 @@ class AdamWeightDecay:
     direction (m / c1) / (sqrt(v / c2) + e) is
     sqrt(c2) / c1 m / (sqrt(v) + sqrt(c2) e).
     """
-    s1, s2 = map(_kernel_share, self._betas.values())
+    s1 = self._kernel_share(self._betas["beta_1"])
+    s2 = self._kernel_share(self._betas["beta_2"])
     grad_scale, rate_scale, epsilon_scale = s2**-0.5, s2**0.5 / s1, 1.0
-    if self._bias_correction:
+    if self._corrects_bias:
       c1, c2 = self._bias_corrections(step)
       rate_scale, epsilon_scale = rate_scale * tf.sqrt(c2) / c1, tf.sqrt(c2)
     return grad_scale, rate_scale, epsilon_scale
+
+  @staticmethod
+  def _kernel_share(beta: float) -> float:
+    """Returns s of `_kernel_scales`: (1 - float32(beta)) / (1 - beta)."""
+    rounded = float(np.float32(beta))
+    return (1.0 - rounded) / (1.0 - beta) if rounded < 1.0 else 1.0
 
   def _update_in_place(
     self,
@@ -258,9 +293,10 @@ class AdamWeightDecay:
     learning_rate: float | tf.Tensor,
     step: int | tf.Tensor,
   ) -> tf.Tensor:
-    """Clips and applies all gradients of one device.
+    """Clips and applies all gradients of one device, for a user's own loop.
 
-    Returns the global norm before clipping. Skips gradients that are None.
+    The scripts call `update_all` (see training/training_step.py). Returns the
+    global norm before clipping. Skips gradients that are None.
     """
     norm = optimization.global_norm(grads)
     # As in the original: variables that the loss does not reach are skipped.
@@ -270,33 +306,6 @@ class AdamWeightDecay:
       *zip(*pairs), learning_rate=learning_rate, step=step, grad_scale=scale
     )
     return norm
-
-  def _new_values(
-    self,
-    state,
-    grad: tf.Tensor | tf.IndexedSlices,
-    *,
-    learning_rate,
-    corrections: list | None,
-    grad_scale: float | tf.Tensor,
-    apply: bool | tf.Tensor,
-    decay,
-  ) -> tuple:
-    """Returns the updated (param, m, v), or the old values without `apply`."""
-    param, m, v = state
-    new = optimization.adam_weight_decay_update(
-      param,
-      tf.cast(grad, tf.float32) * grad_scale,
-      m,
-      v,
-      learning_rate=learning_rate,
-      weight_decay_rate=self._weight_decay_rate if decay else 0.0,
-      corrections=corrections,
-      layer_adaptation=self._adapts_layers and decay,
-      **self._adam,
-    )
-    # tf.where, unlike a product by 0, keeps the old bits if new values are NaN.
-    return tuple(tf.where(apply, n, old) for n, old in zip(new, state))
 
 
 class Lamb(AdamWeightDecay):

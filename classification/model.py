@@ -258,7 +258,7 @@ def objective(
       return real
     return real * tf.gather(class_weights, batch["label_ids"])
 
-  def weights(batch: dict) -> dict:
+  def denominators(batch: dict) -> dict:
     total = tf.reduce_sum(example_weights(batch))
     # If all classes in a batch have weight 0, the loss is 0, not nan.
     return {"classifier": tf.maximum(total, 1e-20)}
@@ -270,7 +270,7 @@ def objective(
     if losses is None:
       losses = model.training_losses(logits, labels, *loss_options)
     metrics = {"classifier_loss": _mean_of(losses, example_weights(batch))}
-    # The loop divides this sum by the sum of the whole batch's weights.
+    # The loop divides this sum by the whole batch's denominator.
     loss = metrics["classifier_loss"][0]
     if "logits_gradient" in batch:
       # `losses` are constants here. This term is 0, but it gives the logits the
@@ -289,9 +289,9 @@ def objective(
     return {"classifier": loss}, metrics
 
   if not model.compares_examples:
-    return training_step.Objective(weights=weights, sums=sums)
+    return training_step.Objective(denominators=denominators, sums=sums)
   return training_step.Objective(
-    weights,
+    denominators,
     sums,
     model,
     lambda batch, logits: with_whole_losses(

@@ -63,12 +63,12 @@ def objective(
       positions. If False, the loss depends on the length of trimmed batches.
   """
 
-  def weights(batch: dict) -> dict:
+  def denominators(batch: dict) -> dict:
     # This replica's number of examples; the loop divides by the sum of all.
     return {"span": tf.cast(tf.shape(batch["input_ids"])[0], tf.float32)}
 
   def sums(batch: dict, dropout_seed: tf.Tensor) -> tuple[dict, dict]:
-    examples = weights(batch)["span"]
+    examples = denominators(batch)["span"]
     is_token = tf.cast(batch["input_mask"], tf.bool)
     total, metrics = 0.0, {}
     for name, logits in zip(("start", "end"), model(batch, dropout_seed)):
@@ -85,4 +85,4 @@ def objective(
     metrics.update(pipeline.token_metrics(batch))
     return {"span": total}, metrics
 
-  return training_step.Objective(weights=weights, sums=sums)
+  return training_step.Objective(denominators=denominators, sums=sums)

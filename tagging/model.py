@@ -115,7 +115,7 @@ def objective(model: Callable) -> training_step.Objective:
   def has_label(batch: dict) -> tf.Tensor:
     return tf.cast(batch["label_ids"] != inputs.NO_LABEL, tf.float32)
 
-  def weights(batch: dict) -> dict:
+  def denominators(batch: dict) -> dict:
     # This replica's number of words; the loop divides by the sum of all.
     return {"tagging": tf.reduce_sum(has_label(batch))}
 
@@ -135,7 +135,7 @@ def objective(model: Callable) -> training_step.Objective:
       metrics.update(pipeline.token_metrics(batch))
     return {"tagging": loss}, metrics
 
-  return training_step.Objective(weights=weights, sums=sums)
+  return training_step.Objective(denominators=denominators, sums=sums)
 
 
 def word_losses(logits: tf.Tensor, label_ids: tf.Tensor) -> tf.Tensor:

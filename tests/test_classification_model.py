@@ -41,8 +41,8 @@ def batch(labels, *, sequences=1, length=8, seed=0, empty=()):
 def loss_of(network, data, **options):
   objective = model.objective(network, **options)
   sums, metrics = objective.sums(data, None)
-  weights = objective.weights(data)
-  return float(sums["classifier"] / weights["classifier"]), metrics
+  denominators = objective.denominators(data)
+  return float(sums["classifier"] / denominators["classifier"]), metrics
 
 
 def log_softmax(logits):
@@ -178,7 +178,7 @@ def test_a_batch_of_zero_weight_classes_has_zero_gradients():
   objective = model.objective(network, [1.0, 0.0, 2.0])
   with tf.GradientTape() as tape:
     sums, _ = objective.sums(data, None)
-    loss = sums["classifier"] / objective.weights(data)["classifier"]
+    loss = sums["classifier"] / objective.denominators(data)["classifier"]
   assert loss.numpy() == 0
   for gradient in tape.gradient(loss, network.trainable_variables):
     assert (tf.convert_to_tensor(gradient).numpy() == 0).all()
@@ -195,7 +195,7 @@ def test_two_replicas_learn_as_one_device(labels):
 
   def loss_and_gradients(network, data, total=lambda weights: weights):
     objective = model.objective(network, weights)
-    divisor = total(objective.weights(data))["classifier"]
+    divisor = total(objective.denominators(data))["classifier"]
     with tf.GradientTape() as tape:
       loss = objective.sums(data, None)[0]["classifier"] / divisor
     return loss, [

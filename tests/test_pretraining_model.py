@@ -156,7 +156,7 @@ def test_the_names_of_evaluation_results(plain):
   model = PretrainingModel(CONFIG, ["masked_lm"], seed=1)
   goal = model.objective()
   losses, metrics = goal.sums(batch(), None)
-  assert losses.keys() == goal.weights(batch()).keys() == {"masked_lm"}
+  assert losses.keys() == goal.denominators(batch()).keys() == {"masked_lm"}
   assert {"loss", *metrics} == set(model.result_names())
   assert not [v for v in model.trained_variables() if "/pooler/" in v.name]
   _, metrics = goal.sums(batch(), [1, 2])

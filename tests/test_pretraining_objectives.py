@@ -48,9 +48,9 @@ def batch():
 def mean_losses(model, data, seed=None):
   """Returns {name of a loss: its mean}, and the metrics' means."""
   goal = model.objective()
-  weights, (sums, metrics) = goal.weights(data), goal.sums(data, seed)
-  assert sums.keys() == weights.keys()
-  losses = {name: float(sums[name] / weights[name]) for name in sums}
+  denominators, (sums, metrics) = goal.denominators(data), goal.sums(data, seed)
+  assert sums.keys() == denominators.keys()
+  losses = {name: float(sums[name] / denominators[name]) for name in sums}
   return losses, {n: float(s / w) for n, (s, w) in metrics.items()}
 
 
@@ -300,10 +300,10 @@ def learned(model, data, num_steps=60):
 
   @tf.function
   def step(number):
-    weights = goal.weights(data)
+    denominators = goal.denominators(data)
     with tf.GradientTape() as tape:
       sums, _ = goal.sums(data, tf.stack([1, number]))
-      loss = tf.add_n([sums[name] / weights[name] for name in sums])
+      loss = tf.add_n([sums[name] / denominators[name] for name in sums])
     optimizer.apply_gradients(
       tape.gradient(loss, trained), trained, learning_rate=0.01, step=number
     )

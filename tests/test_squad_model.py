@@ -45,7 +45,7 @@ def model():
 
 def loss_and_gradients(model, *batches, **options):
   objective = squad_model.objective(model, **options)
-  weight = sum(objective.weights(batch)["span"] for batch in batches)
+  weight = sum(objective.denominators(batch)["span"] for batch in batches)
   variables = model.trained_variables()
   with tf.GradientTape() as tape:
     loss = sum(objective.sums(b, None)[0]["span"] for b in batches) / weight

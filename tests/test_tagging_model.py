@@ -23,7 +23,7 @@ def test_the_objective_is_the_mean_over_labelled_words():
   log_probs = tf.nn.log_softmax(logits).numpy()
   expected = -sum(log_probs[word] for word in words)
   assert_close(sums["tagging"], expected, 1e-5)
-  assert objective.weights(batch)["tagging"] == 3.0
+  assert objective.denominators(batch)["tagging"] == 3.0
   right = sum(np.argmax(logits[row, index]) == k for row, index, k in words)
   assert metrics["tagging_accuracy"] == (right, 3.0)
   # Only training reports the metrics for tokens per second.

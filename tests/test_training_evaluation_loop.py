@@ -162,7 +162,7 @@ def test_means_are_over_examples_and_the_loss_over_batches(tmp_path, strategy):
     return {"a": total}, {"number": (total, tf.reduce_sum(tokens(batch)))}
 
   objective = training_step.Objective(
-    weights=lambda batch: {"a": tf.reduce_sum(tokens(batch))}, sums=sums
+    denominators=lambda batch: {"a": tf.reduce_sum(tokens(batch))}, sums=sums
   )
   evaluate = evaluation_loop.make_evaluator(strategy, objective)
   batches = pipeline.distributed_batches(
@@ -181,7 +181,7 @@ def test_a_mean_without_weights_is_0(tmp_path):
   strategy = tf.distribute.get_strategy()
   zero = tf.constant(0.0)
   objective = training_step.Objective(
-    weights=lambda batch: {"a": tf.constant(2.0)},
+    denominators=lambda batch: {"a": tf.constant(2.0)},
     sums=lambda batch, seed: ({"a": tf.constant(3.0)}, {"f1": (zero, zero)}),
   )
   batches = pipeline.distributed_batches(
@@ -194,7 +194,7 @@ def test_a_mean_without_weights_is_0(tmp_path):
 def test_less_than_a_batch_is_refused(tmp_path):
   strategy = tf.distribute.get_strategy()
   evaluate = evaluation_loop.make_evaluator(
-    strategy, training_step.Objective(weights=dict, sums=dict)
+    strategy, training_step.Objective(denominators=dict, sums=dict)
   )
   batches = pipeline.distributed_batches(
     strategy, write_records(tmp_path / "a.tfrecord", 3), FEATURES, batch_size=4

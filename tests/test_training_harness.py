@@ -109,7 +109,7 @@ def test_the_optimizer_is_the_originals_unless_flags_say_otherwise(parse):
   optimizer = make_trainer(parse()).training_step.optimizer
   expected = optimizers.AdamWeightDecay()
   assert isinstance(optimizer, optimizers.AdamWeightDecay)
-  for name in ("_adam", "_betas", "_weight_decay_rate", "_bias_correction"):
+  for name in ("_adam", "_betas", "_weight_decay_rate", "_corrects_bias"):
     assert getattr(optimizer, name) == getattr(expected, name), name
 
 
@@ -192,7 +192,7 @@ def test_what_xla_compiles_on_a_cpu(parse, jit, optimizer, compiles):
   settings = parse(jit_compile=jit, optimizer=optimizer)
   trainer = make_trainer(settings)
   trainer.training_step._objective = training_step.Objective(
-    weights=lambda batch: {"loss": tf.constant(1.0)},
+    denominators=lambda batch: {"loss": tf.constant(1.0)},
     sums=lambda batch, seed: (
       {
         "loss": tf.add_n(

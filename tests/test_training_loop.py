@@ -93,7 +93,7 @@ def make_trainer(
     variables=model.variables,
     trained=model.variables,
     objective=training_step.Objective(
-      weights=lambda batch: {"squares": tf.reduce_sum(batch["weight"])},
+      denominators=lambda batch: {"squares": tf.reduce_sum(batch["weight"])},
       sums=functools.partial(model.sums, rate=rate),
     ),
     optimizer=optimizers.make_optimizer("bertadam", jit_compile=False),

@@ -47,7 +47,7 @@ class GoldenRun:
         self.objective = squad_model.objective(model, mask_padding=False)
       else:
         model = GoldenClassifier(config)
-        self.objective = training_step.Objective(model.weights, model.sums)
+        self.objective = training_step.Objective(model.denominators, model.sums)
     self.variables = self.trained = model.variables
     if name.startswith("squad"):
       self.trained = model.trained_variables()
@@ -119,7 +119,7 @@ class GoldenClassifier(tf.Module):
     return {"loss": tf.reduce_sum(losses)}, {}
 
   @staticmethod
-  def weights(batch):
+  def denominators(batch):
     return {"loss": tf.cast(tf.shape(batch["label_ids"])[0], tf.float32)}
 
 

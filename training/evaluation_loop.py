@@ -28,10 +28,10 @@ def make_evaluator(strategy: tf.distribute.Strategy, objective) -> Callable:
 
   def replica_step(batch: dict[str, tf.Tensor]) -> tuple:
     replica = tf.distribute.get_replica_context()
-    weights = replica.all_reduce("SUM", objective.weights(batch))
+    denominators = replica.all_reduce("SUM", objective.denominators(batch))
     sums, metrics = objective.sums(batch, None)
-    loss = tf.add_n([sums[name] / weights[name] for name in sums])
-    # Replicas divide by the whole batch's weights, so their losses add up.
+    loss = tf.add_n([sums[name] / denominators[name] for name in sums])
+    # Replicas have the whole batch's denominators, so their losses add up.
     return replica.all_reduce("SUM", (loss, metrics))
 
   @tf.function(autograph=False)

@@ -132,10 +132,10 @@ class Trainer:
       )
     self._strategy, self._options = strategy, options
     self._variables = list(variables)
-    self._extra: dict = {}
+    self._extra: dict = {}  # State of the evaluation, from a checkpoint.
     self._evaluation: evaluation_loop.PeriodicEvaluation | None = None
     self._saver = background_saving.BackgroundSaver()
-    self._largest_norm = 0.0
+    self._norm_limit = 0.0
     self.training_step = training_step.TrainingStep(
       strategy,
       list(trained),
@@ -313,7 +313,7 @@ class Trainer:
     is finite.
     """
     norm = self._weights_norm()
-    if norm <= self._largest_norm:
+    if norm <= self._norm_limit:
       return
     self._saver.wait()
     last = run_folder.newest_checkpoint(self._options.output_dir)
@@ -367,7 +367,7 @@ class Trainer:
         "numbers: remove the newest checkpoint in "
         f"{self._options.output_dir}, or pass another --init_checkpoint"
       )
-    self._largest_norm = _RUINOUS_GROWTH * max(norm, 1.0)
+    self._norm_limit = _RUINOUS_GROWTH * max(norm, 1.0)
 
   def _agreed(self, stop, seconds_per_step: float = 0.0) -> tuple:
     """Exchanges values between processes, which must all act alike.

@@ -16,6 +16,7 @@ This module is independent of BERT: the loss is an `Objective`.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -32,16 +33,16 @@ _LOWEST_SCALE, _HIGHEST_SCALE = 1.0, 2.0**24  # Bounds of _LossScale.
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-  """The training objective: loss = sum over k of sums[k] / weights[k].
+  """The training objective: loss = sum over k of sums[k] / denominators[k].
 
   The denominators are separate because they belong to the whole batch. All
   replicas and accumulated parts divide by them, so the loss and its gradient do
   not depend on how the batch is split.
 
   Attributes:
-    weights: function of a batch; returns {name of a loss: scalar}, computed
-      from the data alone. The weights of parts must add up to the weights of
-      the whole batch.
+    denominators: function of a batch; returns {name of a loss: scalar},
+      computed from the data alone. The denominators of parts must add up to
+      the denominators of the whole batch.
     sums: function of (batch, dropout_seed); returns ({name of a loss: scalar},
       {name of a metric: (sum, weight)}), where sum and weight are scalars.
       dropout_seed is int32 [2] in training and None in evaluation. The log
@@ -49,11 +50,12 @@ class Objective:
     outputs: needed if the loss compares all examples of a batch. Function of
       (batch, dropout_seed); returns the network's outputs, float32 [B, ...].
     compare: needed with `outputs`. Function of (a replica's share, its
-      outputs); returns the share with the tensors from which `sums` computes
-      the loss. It is called if a batch is split into parts or over replicas.
+      outputs); returns the share with two more tensors for `sums`: the loss of
+      each example and the loss's gradient at its output (gradient caching). It
+      is called if a batch is split into parts or over replicas.
   """
 
-  weights: Callable
+  denominators: Callable
   sums: Callable
   outputs: Callable | None = None
   compare: Callable | None = None
@@ -68,8 +70,10 @@ class _LossScale:
 
   def __init__(self, enabled: bool):
     self.enabled = enabled
-    self.scale = _counter("loss_scale/scale", 2.0**15 if enabled else 1.0)
-    self.finite_steps = _counter("loss_scale/finite_steps", 0)
+    self.scale = _state_variable(
+      "loss_scale/scale", 2.0**15 if enabled else 1.0
+    )
+    self.finite_steps = _state_variable("loss_scale/finite_steps", 0)
 
   def update(self, is_finite: tf.Tensor) -> None:
     """Adjusts the scale after a step; `is_finite` is a scalar bool."""
@@ -84,7 +88,7 @@ class _LossScale:
     self.finite_steps.assign(tf.where(grow, tf.zeros_like(steps), steps))
 
 
-def _counter(name: str, value: float) -> tf.Variable:
+def _state_variable(name: str, value: float) -> tf.Variable:
   """Returns a variable whose value the first replica sets on all replicas."""
   return tf.Variable(
     value,
@@ -140,8 +144,8 @@ class TrainingStep:
     self._learning_rate, self._parts = learning_rate, parts
     self._compile(jit_compile, alone=strategy.num_replicas_in_sync == 1)
     with strategy.scope():
-      self.global_step = _counter("global_step", 0)
-      self.applied_updates = _counter("applied_updates", 0)
+      self.global_step = _state_variable("global_step", 0)
+      self.applied_updates = _state_variable("applied_updates", 0)
       self.loss_scale = _LossScale(loss_scaling)
       optimizer.create_slots(trained)
 
@@ -152,32 +156,6 @@ class TrainingStep:
     counters = [*extra, self.global_step, self.applied_updates]
     by_name = {named_weights.variable_name(v): v for v in counters}
     return {**by_name, **self.optimizer.slots}
-
-  def _compile(self, jit: bool, alone: bool) -> None:
-    """Wraps the steps in tf.functions; `alone`: there is only one replica."""
-    # Whether gradients of several parts or replicas must be summed. If not,
-    # those of embedding lookups stay tf.IndexedSlices until the optimizer uses
-    # them.
-    self._sums_gradients = self._parts.count > 1 or not alone
-    # XLA cannot compile MirroredStrategy's exchange of gradients. With several
-    # replicas, it compiles only the part of the step before the exchange.
-    # AutoGraph is off, because converting the network's code takes longer than
-    # tracing it.
-    step = kernels.for_compiler(self._step) if jit and alone else self._step
-    self.step = tf.function(
-      step, jit_compile=(jit and alone) or None, autograph=False
-    )
-    self._compiled_gradients, self._compiled_outputs = [
-      tf.function(
-        kernels.for_compiler(function), jit_compile=True, autograph=False
-      )
-      if jit and not alone
-      else function
-      for function in (self._gradients, self._parts.outputs)
-    ]
-    # Nested tf.functions slow down tracing, so they are used only for XLA.
-    self._step_of_block = self.step if jit and alone else self._step
-    self.block = tf.function(self._run_block, autograph=False)
 
   def _step(self, batch: Any) -> tuple:
     """Takes one optimizer step on a distributed batch.
@@ -220,23 +198,25 @@ class TrainingStep:
     """Computes, exchanges and applies the gradients of a replica's share."""
     replica = tf.distribute.get_replica_context()
     step = self.global_step.read_value()
-    # Replicas divide by the whole batch's weights. So their gradients add up to
-    # the gradient of the whole batch, even if their shares differ in weight.
-    weights = replica.all_reduce("SUM", self._objective.weights(batch))
+    # Replicas divide by the whole batch's denominators. So their gradients add
+    # up to the whole batch's gradient, even if their shares differ in size.
+    denominators = replica.all_reduce(
+      "SUM", self._objective.denominators(batch)
+    )
     place = step, replica.replica_id_in_sync_group  # Dropout depends on both.
     compute, compare = self._objective.outputs, self._objective.compare
-    if compute and compare and self._sums_gradients:
+    if compute and compare and self._is_split:
       # The loss compares all examples, but a part's gradient needs its own
       # examples only: compute all outputs first, and add to `batch` the loss's
       # gradient at the outputs (arXiv 2101.06983).
       outputs = self._compiled_outputs(compute, batch, *place)
       batch = compare(batch, outputs)
     grads, squared_rows, loss, metrics = self._compiled_gradients(
-      batch, weights, *place
+      batch, denominators, *place
     )
     whole_loss = loss
     if replica.num_replicas_in_sync > 1:
-      # A sum, not a mean: all terms are divided by the whole batch's weights.
+      # A sum, not a mean: all terms have the whole batch's denominator.
       grads, squared_rows, whole_loss = replica.all_reduce(
         "SUM", (grads, squared_rows, loss)
       )
@@ -272,7 +252,7 @@ class TrainingStep:
   def _gradients(
     self,
     batch: Any,
-    weights: dict[str, tf.Tensor],
+    denominators: dict[str, tf.Tensor],
     step: tf.Tensor,
     replica_id: int | tf.Tensor,
   ) -> tuple:
@@ -286,7 +266,7 @@ class TrainingStep:
 
     def part_of(index: int | tf.Tensor) -> tuple:
       part, seed = self._parts.part(batch, index, step, replica_id)
-      return self._part_gradients(part, seed, weights)
+      return self._part_gradients(part, seed, denominators)
 
     total = part_of(0)
     if self._parts.count > 1:
@@ -302,16 +282,17 @@ class TrainingStep:
     return total
 
   def _part_gradients(
-    self, part: Any, dropout_seed: tf.Tensor, weights: dict[str, tf.Tensor]
+    self, part: Any, dropout_seed: tf.Tensor, denominators: dict[str, tf.Tensor]
   ) -> tuple:
-    """Returns the results of `_gradients` for one part."""
+    """Returns gradients, squared norms, loss and metrics of one part."""
     # Frozen variables need no gradient, so only trained ones are watched.
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(self._trained)
       sums, metrics = self._objective.sums(part, dropout_seed)
-      loss = tf.add_n([sums[name] / weights[name] for name in sums])
-      scale = self.loss_scale
-      scaled = loss * scale.scale if scale.enabled else loss
+      loss = tf.add_n([sums[name] / denominators[name] for name in sums])
+      scaled = loss
+      if self.loss_scale.enabled:
+        scaled = loss * self.loss_scale.scale
     grads = tape.gradient(scaled, self._trained)
     squared_rows = {}
     for index, (variable, grad) in enumerate(zip(self._trained, grads)):
@@ -321,7 +302,7 @@ class TrainingStep:
       # lookup separately, before the rows of equal tokens are summed.
       if isinstance(grad, tf.IndexedSlices):
         squared_rows[variable.name] = optimization.rows_squared_norm([grad])
-      if self._sums_gradients:
+      if self._is_split:
         grads[index] = tf.convert_to_tensor(grad)
     return grads, squared_rows, loss, metrics
 
@@ -358,6 +339,31 @@ class TrainingStep:
       applied_updates=self.applied_updates.read_value(),
       loss_scale=self.loss_scale.scale.read_value(),
     )
+
+  def _compile(self, jit: bool, alone: bool) -> None:
+    """Wraps the steps in tf.functions; `alone`: there is only one replica."""
+    # If a batch is split, gradients are summed as dense tensors. If not, the
+    # gradients of embedding lookups stay tf.IndexedSlices until the update.
+    self._is_split = self._parts.count > 1 or not alone
+    # XLA cannot compile MirroredStrategy's exchange of gradients. With several
+    # replicas, it compiles only the part of the step before the exchange.
+    # AutoGraph is off, because converting the network's code takes longer than
+    # tracing it.
+    step = kernels.for_compiler(self._step) if jit and alone else self._step
+    self.step = tf.function(
+      step, jit_compile=(jit and alone) or None, autograph=False
+    )
+    compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
+    self._compiled_gradients: Callable = self._gradients
+    self._compiled_outputs: Callable = self._parts.outputs
+    if jit and not alone:
+      self._compiled_gradients = compiled(kernels.for_compiler(self._gradients))
+      self._compiled_outputs = compiled(
+        kernels.for_compiler(self._parts.outputs)
+      )
+    # Nested tf.functions slow down tracing, so they are used only for XLA.
+    self._step_of_block = self.step if jit and alone else self._step
+    self.block = tf.function(self._run_block, autograph=False)
 
 
 def _as_row(scalars, structure) -> tf.Tensor:

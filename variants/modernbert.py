@@ -441,7 +441,7 @@ class ModernBertModel(modeling.BertModel):
     inner = self._norm(x, weights, "intermediate/LayerNorm")
     inner = layers.dense(inner, weights, "intermediate/dense")  # [S, 2 I]
     inner, gate = tf.split(inner, 2, axis=-1)
-    fused = dropout["output"].seed is None
+    fused = not dropout["output"].is_active
     inner = layers.get_activation(config.hidden_act, fused=fused)(inner) * gate
     inner = dropout["output"](inner, value_of(config, "mlp_dropout"))
     x = x + layers.dense(inner, weights, "output/dense")

@@ -123,7 +123,7 @@ class PretrainingModel(networks.Network):
   def objective(self) -> training_step.Objective:
     """Returns the weighted sum of the objectives' mean losses in a batch."""
 
-    def weights(batch: dict) -> dict[str, tf.Tensor]:
+    def denominators(batch: dict) -> dict[str, tf.Tensor]:
       context = tf.distribute.get_replica_context()
       # As in the original: 1e-5 avoids a division by zero in a batch without
       # masked tokens. The shares of all replicas add up to 1e-5.
@@ -155,7 +155,7 @@ class PretrainingModel(networks.Network):
         metrics.update(pipeline.token_metrics(batch))
       return losses, metrics
 
-    return training_step.Objective(weights=weights, sums=sums)
+    return training_step.Objective(denominators=denominators, sums=sums)
 
   def result_names(self) -> list[str]:
     """Returns the names of the evaluation metrics of `objective`."""

@@ -303,7 +303,7 @@ class ReplacedTokensModel(networks.Network):
   def objective(self) -> training_step.Objective:
     """Returns the sum of both losses."""
 
-    def weights(batch: dict) -> dict[str, tf.Tensor]:
+    def denominators(batch: dict) -> dict[str, tf.Tensor]:
       words = tf.reduce_sum(batch["masked_lm_weights"])
       tokens = tf.reduce_sum(tf.cast(batch["input_mask"], tf.float32))
       # A batch without a masked word gives 0 / 1e-20 instead of 0 / 0.
@@ -323,7 +323,7 @@ class ReplacedTokensModel(networks.Network):
         metrics.update(pipeline.token_metrics(batch))
       return losses, metrics
 
-    return training_step.Objective(weights=weights, sums=sums)
+    return training_step.Objective(denominators=denominators, sums=sums)
 
 
 def make(
