@@ -107,8 +107,10 @@ class ModelFiles:
     self.paths: dict[str, str] = {}
     if model_dir:
       self.paths = self._find(model_dir)
-    self.config_file = bert_config_file or self.paths.get(PATHS[1], "")
-    self.checkpoint = init_checkpoint or self.paths.get(PATHS[3], "")
+    self.config_file = bert_config_file or self.paths.get(
+      "bert_config_file", ""
+    )
+    self.checkpoint = init_checkpoint or self.paths.get("init_checkpoint", "")
     if vocab_file and vocab_file != self.paths.get("vocab_file"):
       self._vocabulary = vocabulary_files.VocabularyFiles(
         vocab_file, self._folder_of(vocab_file)
@@ -262,7 +264,8 @@ class ModelFiles:
 
     Args:
       stored: the names of settings that the command takes from the model. A
-        command that trains takes no length.
+        command that trains takes no length, except for vectors: like
+        sentence-transformers, it takes theirs.
       head: one of flag_values.SERVING_HEADS, or "" if the head is unknown.
 
     Raises:
