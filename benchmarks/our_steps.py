@@ -118,6 +118,6 @@ class Pretraining(_Steps):
     return tensors
 
   def _loss(self, seed, batch):
-    totals = self._objective.weights(batch)
+    totals = self._objective.denominators(batch)
     sums, _ = self._objective.sums(batch, seed)
     return tf.add_n([sums[name] / totals[name] for name in sums])

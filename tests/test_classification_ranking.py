@@ -547,7 +547,7 @@ def test_parts_add_up_to_the_batch(loss):
     *[
       (
         float(objective.sums(part, None)[0]["classifier"]),
-        float(objective.weights(part)["classifier"]),
+        float(objective.denominators(part)["classifier"]),
       )
       for part in [batch, *parts]
     ]

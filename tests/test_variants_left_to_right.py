@@ -168,7 +168,9 @@ def test_the_loss_covers_every_next_word(skip_padding):
   goal = model.objective()
   sums, metrics = goal.sums(batch, None)
   assert len(losses) == 7 + 6 + 5
-  assert goal.weights(batch)["next_word"].numpy() == pytest.approx(18, 1e-5)
+  assert goal.denominators(batch)["next_word"].numpy() == pytest.approx(
+    18, 1e-5
+  )
   assert sums["next_word"].numpy() == pytest.approx(sum(losses), rel=1e-5)
   assert {"loss", *metrics} == set(model.result_names())
   best = log_probs.argmax(-1)[:, :-1] == ids[:, 1:]
