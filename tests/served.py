@@ -6,13 +6,12 @@ import subprocess
 import sys
 
 import aiohttp
-from aiohttp import web
 
 import script_runner
 import tokenization
 from answering import answers, export_options
 from common import run_settings
-from web import application, connections, forms, work_queue
+from web import application, connections, forms, server, work_queue
 
 VOCABULARY = script_runner.ROOT / "tests/golden/pretraining_run/model/vocab.txt"
 
@@ -51,13 +50,7 @@ def site(models, limits, *hosts, **options):
 @contextlib.asynccontextmanager
 async def listening(served_site, most=1000, keepalive=75.0):
   """Yields the port of a site; `keepalive` seconds end an idle connection."""
-  runner = web.AppRunner(
-    served_site.application,
-    auto_decompress=False,
-    access_log=None,
-    keepalive_timeout=keepalive,
-    logger=served_site.application[application.LOG],
-  )
+  runner = server.runner_of(served_site, keepalive)
   await runner.setup()
   busy = served_site.application[application.BUSY]
   listener = await connections.listen(runner.server, busy, "127.0.0.1", 0, most)

@@ -1,6 +1,7 @@
 """Text rules of tokenizer files are followed, converted or refused."""
 
 import json
+import logging
 import re
 
 import pytest
@@ -199,6 +200,7 @@ def test_a_tokenizer_json_says_what_the_configuration_does_not(tmp_path):
 
 
 def test_an_outdated_vocab_txt_is_not_used(tmp_path, caplog):
+  caplog.set_level(logging.INFO, "absl")
   rules = json.loads(json.dumps(CASES["added plain"]["files"]))
   rules["tokenizer.json"]["added_tokens"].pop()
   vocab = rules["tokenizer.json"]["model"]["vocab"]
@@ -206,8 +208,12 @@ def test_an_outdated_vocab_txt_is_not_used(tmp_path, caplog):
     vocab[word] = vocab.pop("tamar")
     rules["tokenizer_config.json"] = {"tokenizer_class": name}
     assert write_folder(tmp_path, rules) == str(tmp_path / "tokenizer.json")
-    warned = bool(re.search(says("vocab.txt", "differ"), caplog.text))
-    assert warned == (word == "zebra")
+    levels = [record.levelname for record in caplog.records]
+    assert levels == ["WARNING"] * (word == "zebra") + ["INFO"]
+    reason = ("vocab.txt", "differ") if word == "zebra" else (name,)
+    for line in caplog.messages:
+      assert re.search(says("tokenizer.json", *reason), line)
+    caplog.clear()
 
 
 def test_ignored_settings_are_named_once(tmp_path, caplog):
@@ -229,11 +235,15 @@ def test_ignored_settings_are_named_once(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-  "tokenizer_class, winner",
-  [("TokenizersBackend", "tokenizer.json"), ("X", "tokenizer_config.json")],
+  "vocabulary, tokenizer_class, winner",
+  [
+    ("tokenizer.json", "TokenizersBackend", "tokenizer.json"),
+    ("tokenizer.json", "X", "tokenizer_config.json"),
+    ("words.txt", "TokenizersBackend", "tokenizer_config.json"),
+  ],
 )
 def test_the_file_that_takes_precedence_is_named(
-  tokenizer_class, winner, tmp_path, caplog
+  vocabulary, tokenizer_class, winner, tmp_path, caplog
 ):
   rules = {"type": "BertNormalizer", "lowercase": True, "strip_accents": None}
   values = {"normalizer": rules, "model": {"vocab": {"[UNK]": 0}}}
@@ -243,8 +253,12 @@ def test_the_file_that_takes_precedence_is_named(
     "do_lower_case": False,
     "strip_accents": True,
   }
+  if (
+    vocabulary == "tokenizer.json"
+  ):  # It has all rules; no other has an effect.
+    config["fold_digits"] = True
   (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-  path = str(tmp_path / "tokenizer.json")
+  path = str(tmp_path / vocabulary)
   vocabulary_files.VocabularyFiles(path).check()
   (message,) = caplog.messages
   assert "'do_lower_case': False" in message and "accents" not in message
@@ -307,7 +321,7 @@ def test_added_tokens_are_found_in_every_form(key, as_object, file, tmp_path):
   (tmp_path / "added_tokens.json").write_text('{"[E3]": 30}')
   files = vocabulary_files.VocabularyFiles(str(tmp_path / "vocab.txt"))
   (fault,) = files.beyond_a_list
-  assert all(token in fault for token in ("[E1]", "[E2]", "[E3]"))
+  assert fault.endswith("[E1], [E2], [E3]")
 
 
 @pytest.mark.parametrize(
@@ -331,3 +345,179 @@ def test_the_vocabulary_of_a_folder(files, variant, expected, tmp_path):
   found = vocabulary_files.of_folder(str(tmp_path), variant)
   path = found and found.path
   assert path == (str(tmp_path / expected) if expected else None)
+
+
+def files_at(folder, name="vocab.txt", **contents):
+  """Returns the VocabularyFiles of {stem of a JSON file: its entries}."""
+  for stem, values in contents.items():
+    (folder / f"{stem}.json").write_text(json.dumps(values))
+  return vocabulary_files.VocabularyFiles(str(folder / name))
+
+
+def test_settings_that_change_no_ids_give_no_warning(tmp_path, caplog):
+  config = {
+    **vocabulary_files.SPECIALS,
+    "padding_side": "left",
+    "truncation_side": "right",
+    "chat_template": "x",
+    "word_tokenizer_type": "basic",
+  }
+  files_at(tmp_path, tokenizer_config=config).check()
+  assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+  "config, fact",
+  [
+    ({"tokenizer_class": "BertJapaneseTokenizer"}, "'mecab'"),
+    ({"word_tokenizer_type": "sudachi"}, "a tokenizer with .* 'sudachi'"),
+  ],
+)
+def test_words_of_another_analyser_are_refused(config, fact, tmp_path):
+  with pytest.raises(errors.InputError, match=fact):
+    files_at(tmp_path, tokenizer_config=config).check()
+
+
+@pytest.mark.parametrize(
+  "config, token, count",
+  [("[CLS]", "<s>", 0), ("<s>", "[CLS]", 1), (None, "<s>", 1), (None, None, 0)],
+)
+def test_the_configuration_wins_over_the_map_of_tokens(
+  config, token, count, tmp_path
+):
+  files = files_at(
+    tmp_path,
+    tokenizer_config={"cls_token": config},
+    special_tokens_map={"cls_token": token},
+  )
+  assert len(files.beyond_a_list) == count
+
+
+@pytest.mark.parametrize("token, is_lost", [("<e>", False), ("<f>", True)])
+def test_added_tokens_of_a_unigram_model_may_be_pieces(
+  token, is_lost, tmp_path
+):
+  model = {"type": "Unigram", "vocab": [["a", 0.0], [], "x", ["<e>", -1.0]]}
+  files = files_at(
+    tmp_path,
+    "tokenizer.json",
+    tokenizer={"model": model},
+    added_tokens={token: 1},
+  )
+  if not is_lost:
+    files.check()
+    return
+  with pytest.raises(errors.InputError, match=says("tokenizer.json", "<f>")):
+    files.check()
+
+
+def test_a_missing_tokenizer_json_has_lost_no_tokens(tmp_path):
+  """Its absence is reported by what reads it."""
+  files = files_at(tmp_path, "tokenizer.json", added_tokens={"<e>": 1})
+  assert files._lost_tokens() == set()
+
+
+LOWER = {"normalizer": {"type": "BertNormalizer", "lowercase": True}}
+
+
+@pytest.mark.parametrize(
+  "name, contents, lowers, settings",
+  [
+    ("vocab.txt", {}, True, {"never_split": ()}),
+    (
+      "vocab.txt",
+      {"tokenizer_config": {"do_lower_case": False, "never_split": ["a"]}},
+      False,
+      {"never_split": ("a",), "do_lower_case": False},
+    ),
+    (
+      "vocab.txt",
+      {"tokenizer": {"normalizer": {"type": "BertNormalizer"}}},
+      True,
+      {"never_split": ()},
+    ),
+    (
+      "vocab.txt",
+      {"tokenizer": LOWER},
+      True,
+      {"never_split": (), "do_lower_case": True},
+    ),
+    ("tokenizer.json", {"tokenizer": LOWER}, True, {"do_lower_case": False}),
+    ("tokenizer.json", {"tokenizer": {}}, False, {"do_lower_case": False}),
+  ],
+)
+def test_the_case_and_whole_words_of_a_vocabulary(
+  name, contents, lowers, settings, tmp_path
+):
+  files = files_at(tmp_path, name, **contents)
+  assert files.lowers_text is lowers and files.settings == settings
+
+
+@pytest.mark.parametrize(
+  "names, stored, expected",
+  [
+    ([], None, False),
+    (["config.json"], None, True),
+    (["tokenizer.json"], None, True),
+    (["config.json", "bert_config.json"], None, False),
+    (["config.json", "bert_config.json"], True, True),
+    (["config.json"], False, False),
+    (["vocab.json", "merges.txt"], None, True),
+  ],
+)
+def test_which_programs_rules_a_folder_has(names, stored, expected, tmp_path):
+  for name in names:
+    (tmp_path / name).write_text("{}" if name.endswith("json") else "")
+  config = {"like_transformers": stored, "tokenize_chinese_chars": True}
+  vocabulary = "vocab.json" if "vocab.json" in names else "vocab.txt"
+  files = files_at(tmp_path, vocabulary, tokenizer_config=config)
+  assert files.like_transformers is expected
+  assert files.text_rules == ({"like_transformers": True} if expected else {})
+
+
+@pytest.mark.parametrize(
+  "contents, count",
+  [
+    ({"tokenizer": {"model": {"vocab": {"a ": 0, "b": 1}}}}, 0),
+    ({"tokenizer": {"model": {}}}, 0),
+    ({"tokenizer": {"model": {"vocab": {"a": 1, "b": 0}}}}, 1),
+    ({"tokenizer": {"model": {"vocab": [["a", 0.0], ["b", 0.0]]}}}, 1),
+    ({"tokenizer_config": {"tokenizer_class": "TokenizersBackend"}}, 1),
+    (
+      {
+        "tokenizer_config": {
+          "tokenizer_class": "PreTrainedTokenizerFast",
+          "do_basic_tokenize": False,
+        },
+        "added_tokens": {"<e>": 2},
+      },
+      3,
+    ),
+  ],
+)
+def test_reasons_against_a_list(contents, count, tmp_path, caplog):
+  (tmp_path / "vocab.txt").write_text("a\nb\n")
+  assert len(files_at(tmp_path, **contents).unlike_tokenizer()) == count
+  warns = count and "tokenizer" in contents
+  assert len(caplog.messages) == (1 if warns else 0)
+
+
+@pytest.mark.parametrize(
+  "kind, is_added", [("WordPiece", True), ("BPE", False)]
+)
+def test_only_word_pieces_get_berts_rules(kind, is_added, tmp_path, caplog):
+  values = {"model": {"type": kind}}
+  config = {"do_lower_case": False, "like_transformers": False}
+  files = files_at(
+    tmp_path, "tokenizer.json", tokenizer=values, tokenizer_config=config
+  )
+  rules = {
+    "type": "BertNormalizer",
+    "clean_text": True,
+    "lowercase": False,
+    "strip_accents": None,
+    "handle_chinese_chars": True,
+  }
+  expected = {**values, "normalizer": rules} if is_added else values
+  assert files.merged_tokenizer == expected
+  assert len(caplog.messages) == is_added

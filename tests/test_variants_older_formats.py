@@ -186,3 +186,120 @@ def test_fields_of_a_protocol_buffer():
   ):
     with pytest.raises(ValueError, match=reason):
       [*sentencepiece_model._fields(damaged)]
+
+
+def transformers_rules(name):
+  """Returns the tokenizer.json that transformers wrote for another golden."""
+  path = ROOT / "tests" / "golden" / "like_transformers" / "ids.json"
+  cases = json.loads(path.read_text(encoding="utf-8"))["cases"]
+  (case,) = (case for case in cases if case["name"] == name)
+  return case["files"]["tokenizer.json"]
+
+
+@pytest.mark.parametrize("name", ["albert", "xlm-roberta"])
+def test_rules_of_sentencepiece_are_those_of_transformers(tmp_path, name):
+  found, expected = (
+    write_folder(tmp_path, name).tokenizer,
+    transformers_rules(name),
+  )
+  for key in ("version", "pre_tokenizer", "decoder", "post_processor"):
+    assert found[key] == expected[key]
+  # The vocabularies differ, so the masks have different ids.
+  assert found["added_tokens"][:4] == expected["added_tokens"][:4]
+  assert found["model"]["type"] == "Unigram"
+  assert found["model"]["unk_id"] == expected["model"]["unk_id"]
+  assert found["normalizer"]["type"] == "Sequence"
+  *rules, own = found["normalizer"]["normalizers"]
+  assert own.keys() == {"type", "precompiled_charsmap"}
+  assert own["type"] == "Precompiled"
+  assert rules == (expected["normalizer"] or {"normalizers": []})["normalizers"]
+
+
+def test_pieces_of_a_sentencepiece_model_may_lack_fields(tmp_path):
+  """Score 0, a normal piece, the unigram algorithm and no map are omitted."""
+  path = tmp_path / "spiece.model"
+  piece, user_defined = b"\n\3\n\1a", b"\n\x05\n\1b\x18\4"
+  score = b"\n\x08\n\1c\x15\0\0\x80\xbf"
+  path.write_bytes(piece * 2 + user_defined + score + b"\x12\0\x1a\0")
+  pieces, algorithm, characters = sentencepiece_model._read(str(path))
+  assert pieces == [("a", 0.0, 1), ("a", 0.0, 1), ("b", 0.0, 4), ("c", -1.0, 1)]
+  assert (algorithm, characters) == (1, b"")
+  folder = vocabulary_files.VocabularyFiles(str(path))
+  assert folder.tokenizer["normalizer"]["normalizers"] == []
+  path.write_bytes(piece * 3)
+  with pytest.raises(errors.InputError, match="has 3 pieces"):
+    sentencepiece_model._read(str(path))
+
+
+def test_user_defined_pieces_are_added_tokens(tmp_path):
+  path = tmp_path / "spiece.model"
+  pieces = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "(", "x"]
+  path.write_bytes(
+    b"".join(
+      bytes([10, len(text) + 4, 10, len(text)])
+      + text.encode()
+      + b"\x18"
+      + (b"\4" if text in ("(", "[MASK]") else b"\1")
+      for text in pieces
+    )
+  )
+  values = vocabulary_files.VocabularyFiles(str(path)).tokenizer
+  flags = ("single_word", "lstrip", "rstrip", "normalized")
+  assert values["added_tokens"] == [
+    {
+      "id": number,
+      "content": text,
+      **dict.fromkeys(flags, False),
+      "special": text != "(",
+    }
+    for number, text in enumerate(pieces[:-1])
+  ]
+  assert values["model"]["vocab"] == [(text, 0.0) for text in pieces]
+
+
+def test_a_vocabulary_with_word_ends(tmp_path):
+  """The piece "xy" and the pair's parts follow; from there, ids are unknown."""
+  (tmp_path / "vocab.txt").write_text("the 9\nod@@ 5\na b 1\n")
+  (tmp_path / "bpe.codes").write_text("t he</w> 3\nx y 2\no d\n")
+  values = vocabulary_files.VocabularyFiles(
+    str(tmp_path / "vocab.txt")
+  ).tokenizer
+  known = ["<s>", "<pad>", "</s>", "<unk>", "the</w>", "od", "a b</w>"]
+  more = ["t", "he</w>", "x", "y", "xy", "o", "d"]
+  vocab = {piece: n for n, piece in enumerate([*known, "<mask>", *more])}
+  merges = [["t", "he</w>"], ["x", "y"], ["o", "d"]]
+  assert values["unknown_from"] == 8
+  assert values["model"] == {
+    "type": "BPE",
+    "unk_token": "<unk>",
+    "end_of_word_suffix": "</w>",
+    "vocab": vocab,
+    "merges": merges,
+  }
+  assert values["version"] == "1.0"
+  assert values["pre_tokenizer"] == {"type": "WhitespaceSplit"}
+  assert values["decoder"] == {"type": "BPEDecoder", "suffix": "</w>"}
+  assert (
+    values["post_processor"] == transformers_rules("roberta")["post_processor"]
+  )
+  ids = [entry["id"] for entry in values["added_tokens"]]
+  assert ids == [0, 1, 2, 3, 7]
+
+
+@pytest.mark.parametrize(
+  "names, path, copied",
+  [
+    (["vocab.json", "merges.txt"], "vocab.json", ("vocab.json", "merges.txt")),
+    (["vocab.txt", "bpe.codes"], "vocab.txt", ("vocab.txt", "bpe.codes")),
+    (["30k-clean.model"], "30k-clean.model", ("30k-clean.model",)),
+    (["other.model"], "other.model", ("other.model",)),
+    (["vocab.txt"], "vocab.txt", ()),
+    (["tokenizer.json"], "tokenizer.json", ()),
+  ],
+)
+def test_the_files_of_an_older_format(tmp_path, names, path, copied):
+  for name in names:
+    (tmp_path / name).touch()
+  files = vocabulary_files.VocabularyFiles(str(tmp_path / path))
+  assert files.copied == copied
+  assert files.is_list == (names == ["vocab.txt"])

@@ -229,6 +229,12 @@ def test_features_that_tokenizer_json_lacks(tmp_path):
     growth.grow(source, str(tmp_path), add_tokens="words.txt")
 
 
+def set_of(part, key, value):
+  """Changes a part of a template."""
+  (values,) = part.values()
+  values[key] = value
+
+
 def nested_replacements(count):
   """Returns a normalizer that doubles a text `count` times."""
   rule = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
@@ -256,6 +262,25 @@ def nested_replacements(count):
     (
       lambda values: values["post_processor"]["single"].pop(),
       "turns 'a' into '<s> ▁a'",
+    ),
+    # Between the texts is another token than at the end.
+    (
+      lambda values: set_of(values["post_processor"]["pair"][2], "id", "<s>"),
+      "'b'",
+    ),
+    # The first text has the second segment.
+    (
+      lambda values: set_of(values["post_processor"]["pair"][1], "type_id", 1),
+      says("'a'", "'b'"),
+    ),
+    (
+      lambda values: [
+        values["post_processor"][name].insert(
+          0, values["post_processor"][name][0]
+        )
+        for name in ("single", "pair")
+      ],
+      says("'a'", "'b'"),
     ),
     # Without bounds, these take minutes and all memory.
     (
@@ -287,12 +312,22 @@ def test_padding_and_truncation_in_the_file_are_ignored(tmp_path):
     "strategy": "LongestFirst",
     "stride": 0,
   }
+  values["padding"] = {
+    "strategy": "BatchLongest",
+    "direction": "Right",
+    "pad_to_multiple_of": None,
+    "pad_id": 1,
+    "pad_type_id": 0,
+    "pad_token": "<pad>",
+  }
   path = tmp_path / "tokenizer.json"
   path.write_text(json.dumps(values))
   tokenizer = vocabularies.make_tokenizer(str(path))
   text = "the house of Anna Lang"
   expected = vocabularies.make_tokenizer(path_of("bpe")).encode(text)
   assert tokenizer.encode(text) == expected and len(expected) > 3
+  assert tokenizer.encode_lines(["the", text])[1][1] == len(expected)
+  assert tokenizer.encode_lines(["the", text])[1][0] < len(expected)
   assert isinstance(tokenizer, tokenization.FullTokenizer)
 
 
@@ -333,3 +368,81 @@ def test_only_berts_normalizer_gets_the_rules_of_the_configuration(tmp_path):
       **content["normalizer"],
       "lowercase": lowercase,
     }
+
+
+def replace(text, content, kind="String"):
+  return {"type": "Replace", "pattern": {kind: text}, "content": content}
+
+
+@pytest.mark.parametrize(
+  "rule, growth",
+  [
+    (None, 1),
+    ({"type": "NFKC"}, 1),
+    (replace("a", "aa"), 2),
+    (replace("ab", "abc"), 2),
+    (replace("ab", "abcd"), 2),
+    (replace("abc", ""), 1),
+    # It may match before each character, and after the last.
+    (replace("", "abc"), 4),
+    (replace("a*", "abc", "Regex"), 4),
+    ({**replace("a", "aa"), "pattern": "a"}, 3),
+    (replace("a", None), 1),
+    ({**replace("a", "aaa"), "type": "Prepend"}, 1),
+    ({"type": "Sequence", "normalizers": "x"}, 1),
+    (
+      {
+        "type": "Sequence",
+        "normalizers": [
+          replace("a", "aaa"),
+          {"type": "Sequence", "normalizers": [replace("b", "bb"), None]},
+        ],
+      },
+      6,
+    ),
+  ],
+)
+def test_how_much_longer_a_text_can_become(rule, growth):
+  assert tokenizer_file._growth(rule) == growth
+
+
+def test_the_bounds_of_a_tokenizer_file_are_allowed():
+  tokenizer_file._refuse_endless(
+    "f", {"added_tokens": [{}] * 20_000, "normalizer": replace("a", "a" * 1000)}
+  )
+  with pytest.raises(errors.InputError, match="has 20,001 added"):
+    tokenizer_file._refuse_endless("f", {"added_tokens": [{}] * 20_001})
+  with pytest.raises(errors.InputError, match="1,001 times"):
+    tokenizer_file._refuse_endless(
+      "f", {"normalizer": replace("a", "a" * 1001)}
+    )
+
+
+@pytest.mark.parametrize(
+  "entries, expected",
+  [
+    ([{"content": "<mask>", "lstrip": True}], (True, False)),
+    ([{"content": "<s>", "lstrip": True}, {"content": "<mask>"}], (False,) * 2),
+    ([{"content": "<mask>", "rstrip": True}], (False, True)),
+    ([], tokenization.BERTS.mask_strips),
+    (None, tokenization.BERTS.mask_strips),
+  ],
+)
+def test_which_spaces_a_mask_includes(entries, expected):
+  found = tokenizer_file._strips({"added_tokens": entries}, "<mask>")
+  assert found == expected
+
+
+def test_pieces_without_a_decoder_are_words(tmp_path):
+  values = json.loads(pathlib.Path(path_of("words")).read_text())
+  values["decoder"] = None
+  path = tmp_path / "tokenizer.json"
+  path.write_text(json.dumps(values))
+  tokenizer = tokenizer_file.FileTokenizer(str(path))
+  assert tokenizer.joined_pieces(["the", "house"]) == "the house"
+
+
+def test_an_answer_without_pieces_is_not_found(tokenizer):
+  tokens = tokenizer.tokenize("the house")
+  assert tokenizer.find_answer(tokens, "", "") is None
+  assert tokenizer.find_answer(tokens, "Anna", "") is None

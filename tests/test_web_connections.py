@@ -5,6 +5,7 @@ import logging
 import resource
 
 import aiohttp.web
+import pytest
 
 import served
 from web import application, connections, work_queue
@@ -83,6 +84,12 @@ def test_a_client_that_does_not_read_its_answer_makes_room():
   asyncio.run(main())
 
 
-def test_the_limit_leaves_descriptors_for_refusals():
-  limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-  assert connections.most_by_default() == limit // 2
+@pytest.mark.parametrize(
+  "limit, most",
+  [(1024, 512), (7, 3), (1, 1), (resource.RLIM_INFINITY, 1 << 20)],
+)
+def test_the_limit_leaves_descriptors_for_refusals(monkeypatch, limit, most):
+  monkeypatch.setattr(
+    resource, "getrlimit", {resource.RLIMIT_NOFILE: (limit, 9)}.get
+  )
+  assert connections.most_by_default() == most

@@ -268,9 +268,11 @@ def test_several_models_share_the_server():
       ("c:predict", {"instances": ["x"]}),
       ("/v1/embeddings", {"model": "b", "input": "xyz"}),
       ("b", None),
+      ("/v1/embeddings", {"input": "x"}),
     ],
   )
-  assert [status for status, _ in results] == [200, 200, 404, 200, 200]
+  assert [status for status, _ in results] == [200, 200, 404, 200, 200, 400]
+  assert "a, b" in results[5][1]["error"]["message"]
   assert results[1][1] == {"predictions": [[2.0, 4.0]]}
   assert re.search(says("'a'", "1", "'b'"), results[2][1]["error"])
 
@@ -294,14 +296,73 @@ def test_openapi_describes_every_path():
   ]
   assert "parameters" not in document["paths"]["/embed"]["post"]
   assert document["info"]["title"] == "Models: m"
-  (content,) = operation["requestBody"]["content"].values()
-  assert "instances" in content["schema"]["properties"]
+  assert re.match(r"\d+\.", document["info"]["version"])
   for operations in document["paths"].values():
     for operation in operations.values():
       assert operation["summary"]
-      assert operation["responses"].keys() == {"200", "default"}
-      (refusal,) = operation["responses"]["default"]["content"].values()
-      assert refusal["schema"]["properties"] == {"error": {"type": "string"}}
+      responses = operation["responses"]
+      assert responses.keys() == {"200", "default"}
+      assert all(each["description"] for each in responses.values())
+      content = responses["default"]["content"]
+      assert in_words(content["application/json"]["schema"]) == "{error*: text}"
+
+
+def in_words(schema):
+  """Returns a JSON schema in one line; * marks a required property."""
+  if choices := schema.get("oneOf"):
+    return " | ".join(map(in_words, choices))
+  kind = schema.get("type", "any")
+  if kind == "array":
+    return f"[{in_words(schema['items'])}]"
+  if "properties" in schema:
+    required = schema.get("required", [])
+    assert {*required} <= {*schema["properties"]}
+    fields = [
+      f"{name}{'*' if name in required else ''}: {in_words(value)}"
+      for name, value in schema["properties"].items()
+    ]
+    return f"{{{', '.join(fields)}}}"
+  words = "text" if kind == "string" else kind
+  if "enum" in schema:
+    words += f" of {schema['enum']}"
+  return words + (f" = {schema['default']}" if "default" in schema else "")
+
+
+PREDICT = (
+  "{instances: [any], inputs: object, "
+  "signature_name: text of ['serving_default']}"
+)
+ZERO_SHOT = (
+  "{inputs*: text | [text], parameters*: {candidate_labels*: [text], "
+  "hypothesis_template: text = This example is {}., "
+  "multi_label: boolean = False}, model: text}"
+)
+BODIES = {
+  "/v1/models/{name}:predict": PREDICT,
+  "/v1/models/{name}/versions/{version}:predict": PREDICT,
+  "/v1/embeddings": "{model*: text, input*: text | [text], encoding_format: "
+  "text of ['float', 'base64'], dimensions: integer, user: text}",
+  "/embed": "{model: text, inputs*: text | [text], normalize: boolean = True, "
+  "truncate: boolean = True, prompt_name: text}",
+  "/rerank": "{model: text, query*: text, texts*: [text], raw_scores: boolean "
+  "= False, return_text: boolean = False, truncate: boolean of [True]}",
+  "/v1/rerank": "{model: text, query*: text, documents*: [text], top_n: "
+  "integer, return_documents: boolean = False}",
+  "/zero-shot": ZERO_SHOT,
+  "/v1/models/{name}:classify": ZERO_SHOT,
+}
+
+
+def test_openapi_describes_every_body():
+  ((_, document),) = ask_each(embedder(), [("/openapi.json", None)])
+  found = {
+    path: in_words(
+      operations["post"]["requestBody"]["content"]["application/json"]["schema"]
+    )
+    for path, operations in document["paths"].items()
+    if "post" in operations
+  }
+  assert found == BODIES
 
 
 def keywords_of(schema):

@@ -15,6 +15,7 @@ import aiohttp
 import aiohttp.web
 import numpy as np
 import pytest
+from aiohttp import test_utils
 
 import served
 from answering import answers
@@ -230,6 +231,27 @@ def test_an_endless_batch_does_not_delay_the_shutdown(monkeypatch):
   assert ended == [1]
 
 
+def test_a_server_that_ends_in_time_is_not_killed(monkeypatch, capsys):
+  ended = []
+  monkeypatch.setattr(server, "_SECONDS_TO_END", 0.2)
+  monkeypatch.setattr(os, "_exit", ended.append)
+  site = served.site({"m": served.model(Model().answer)}, work_queue.Limits())
+
+  async def stop(_):
+    os.kill(os.getpid(), signal.SIGINT)
+
+  site.application.on_startup.append(stop)
+  server.run(site, "127.0.0.1", 0, 30.0)
+  time.sleep(0.3)
+  assert not ended
+  assert capsys.readouterr().out.count("/v1/models/m\n") == 1
+
+
+def test_the_end_of_the_server_fits_into_its_promise():
+  """Answers in progress, then clients that read; at last the process ends."""
+  assert 2 * server._SECONDS_TO_FINISH < server._SECONDS_TO_END < 25
+
+
 def test_refusals_are_logged_in_one_line_each_up_to_a_limit(caplog):
   async def test(ask, model):
     for _ in range(12):
@@ -313,6 +335,7 @@ def test_metrics_count_answers_refusals_and_waiting_texts():
     assert counts['bert_requests_total{status="200"}'] == "1"
     assert counts['bert_requests_total{status="400"}'] == "1"
     assert counts["bert_request_duration_seconds_count"] == "2"
+    assert 0 < float(counts["bert_request_duration_seconds_sum"]) < 60
     model.may_finish.clear()
     waiting_request = asyncio.create_task(ask("m:predict", body("a", "b", "c")))
     await asyncio.get_running_loop().run_in_executor(
@@ -372,6 +395,32 @@ def test_the_name_in_a_host_header(header, name):
 def test_the_status_of_each_exception(error, status):
   found, sentence = refusals.of(error)
   assert found == status and "secret" not in sentence
+
+
+@pytest.mark.parametrize(
+  "error, name, value",
+  [
+    (aiohttp.web.HTTPMethodNotAllowed("GET", ["PUT", "POST"]), "Allow", "PUT"),
+    (
+      aiohttp.web.HTTPUnauthorized(headers={"WWW-Authenticate": "Basic"}),
+      "WWW-Authenticate",
+      "Basic",
+    ),
+  ],
+)
+def test_a_refusal_keeps_the_header_that_http_asks_for(error, name, value):
+  request = test_utils.make_mocked_request("GET", "/")
+  refused = refusals.response(error, request, refusals.LimitedLog())
+  assert value in refused.headers[name]
+  assert refused.content_type == "application/json"
+  assert refused.charset == "utf-8"
+
+
+def test_an_exception_that_aiohttp_logs_is_one_line(caplog):
+  log = refusals.LimitedLog()
+  log.exception("Error of %s", "a client", exc_info=ValueError("two\nlines"))
+  log.debug("Uncompleted request.")
+  assert caplog.messages == ["Error of a client: 'two\\nlines'"]
 
 
 def test_the_log_of_refusals_begins_again_after_its_interval(

@@ -41,20 +41,7 @@ def run(
 async def _serve(
   site: application.Site, address: str, port: int, timeout: float
 ) -> None:
-  busy, log = (
-    site.application[application.BUSY],
-    site.application[application.LOG],
-  )
-  runner = web.AppRunner(
-    site.application,
-    handle_signals=False,
-    access_log=None,
-    logger=log,
-    keepalive_timeout=timeout,
-    shutdown_timeout=_SECONDS_TO_FINISH,
-    # aiohttp would fail on a body that does not match its Content-Encoding.
-    auto_decompress=False,
-  )
+  busy, runner = site.application[application.BUSY], runner_of(site, timeout)
   stop, loop = asyncio.Event(), asyncio.get_running_loop()
   for number in (signal.SIGTERM, signal.SIGINT):
     # Windows lacks loop.add_signal_handler.
@@ -78,6 +65,20 @@ async def _serve(
     # Wait for the requests in progress, then close the queues.
     await runner.cleanup()
     end.cancel()
+
+
+def runner_of(site: application.Site, timeout: float) -> web.AppRunner:
+  """Returns what handles the connections of a site; for `timeout` see `run`."""
+  return web.AppRunner(
+    site.application,
+    handle_signals=False,
+    access_log=None,
+    logger=site.application[application.LOG],
+    keepalive_timeout=timeout,
+    shutdown_timeout=_SECONDS_TO_FINISH,
+    # aiohttp would fail on a body that does not match its Content-Encoding.
+    auto_decompress=False,
+  )
 
 
 async def _listen(
