@@ -93,3 +93,26 @@ def test_nvidias_fused_layers_are_berts():
   }
   found, _ = weight_names.find("bert", names.values())
   assert {tf1: name for tf1, (name, _) in found.items()} == names
+
+
+def test_the_boundary_head_has_the_shapes_of_spanbert():
+  """Its authors' code: 20 places, 200 wide, and two layers with norms."""
+  config = tiny_model.tiny()  # H = 16, V = 30.
+  for width, last in ((None, 16), (6, 6)):
+    found = {
+      name.removeprefix("cls/pair_target_predictions/"): shape
+      for name, shape in spanbert.pair_target_shapes(config, width).items()
+    }
+    norm = "mlp_layer_norm/layer_norm"
+    assert found == {
+      "position_embeddings": (20, 200),
+      "mlp_layer_norm/linear1/kernel": (232, 16),
+      "mlp_layer_norm/linear1/bias": (16,),
+      f"{norm}1/beta": (16,),
+      f"{norm}1/gamma": (16,),
+      "mlp_layer_norm/linear2/kernel": (16, last),
+      "mlp_layer_norm/linear2/bias": (last,),
+      f"{norm}2/beta": (last,),
+      f"{norm}2/gamma": (last,),
+      "output_bias": (30,),
+    }

@@ -57,6 +57,14 @@ def test_heads_read_its_states(variant, last, options):
   )
 
 
+def test_without_a_mask_every_token_counts():
+  encoder = registry.make_encoder(config_of(), seed=4)
+  ids = unequal_batch()["input_ids"]
+  found, expected = encoder(ids), encoder(ids, tf.ones_like(ids))
+  tiny_model.assert_close(found.sequence_output, expected.sequence_output)
+  tiny_model.assert_close(found.pooled_output, expected.pooled_output)
+
+
 def test_initial_weights_are_those_of_an_lstm():
   kernel, recurrent, bias = weights_of(
     registry.make_encoder(config_of(), seed=4)

@@ -394,6 +394,17 @@ def test_older_keys_mean_the_same():
     ("classifier_activation", "mish", "unknown activation 'mish'"),
     ("hidden_activation", "mish", "unknown activation 'mish'"),
     ("norm_bias", "yes", "norm_bias is 'yes'"),
+    ("norm_bias", 1, "norm_bias is 1"),
+    (
+      "rope_parameters",
+      {"sliding_attention": {"rope_theta": "x"}},
+      "local_rope_theta is 'x' .* above 0",
+    ),
+    (
+      "rope_parameters",
+      {"full_attention": {"rope_theta": True}},
+      "global_rope_theta is True .* above 0",
+    ),
     ("mlp_dropout", 1, "mlp_dropout is 1"),
     ("num_attention_heads", 16, "is odd; rotations need an even width"),
   ],
@@ -410,6 +421,78 @@ def test_keys_are_honoured_or_refused(key, value, message):
   }
   with pytest.raises(errors.InputError, match=message):
     registry.make_encoder(modeling.BertConfig.from_dict(values))
+
+
+def test_missing_keys_have_the_defaults_of_transformers():
+  config = modeling.BertConfig.from_dict(
+    {"variant": "modernbert", "vocab_size": 9}
+  )
+  assert {
+    key: modernbert.value_of(config, key) for key in modernbert._KEYS
+  } == {
+    "attention_bias": False,
+    "mlp_bias": False,
+    "norm_bias": False,
+    "classifier_bias": False,
+    "mlp_dropout": 0.0,
+    "classifier_activation": "gelu_erf",
+    "classifier_pooling": "cls",
+    "local_attention": 128,
+    "global_attn_every_n_layers": 3,
+    "global_rope_theta": 160_000.0,
+    "local_rope_theta": 10_000.0,
+    "layer_types": None,
+    "rope_parameters": None,
+  }
+
+
+def test_the_smallest_values_of_keys_are_allowed():
+  config = config_of(
+    global_attn_every_n_layers=1,
+    local_attention=0,
+    rope_parameters={modernbert.GLOBAL: None},
+    global_rope_theta=0.5,
+  )
+  assert modernbert.layer_types(config) == [modernbert.GLOBAL] * 4
+  assert modernbert.half_window(config) == 0
+  first, second = modernbert.inverse_frequencies(config, modernbert.GLOBAL)
+  assert first == 1 and second == pytest.approx(2**0.5)
+
+
+def test_ends_of_branches_begin_with_smaller_weights():
+  """As in transformers, by 1 / sqrt(2 L); L is 4 here."""
+  bert = registry.make_encoder(config_of(hidden_size=64, intermediate_size=64))
+  ends = {"attention/output/dense", "output/dense", "head/dense"}
+  deviations = {
+    name: np.std(variable.numpy()) / bert.config.initializer_range
+    for variable in bert.variables
+    if (name := variable.name.partition(":")[0]).endswith("kernel")
+  }
+  plain = np.mean(
+    [v for n, v in deviations.items() if n.endswith("qkv/kernel")]
+  )
+  for name, deviation in deviations.items():
+    is_end = any(name.endswith(f"{end}/kernel") for end in ends)
+    expected = plain / np.sqrt(8) if is_end else plain
+    assert deviation == pytest.approx(expected, rel=0.1), name
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_without_a_mask_every_token_counts(pooling):
+  bert = random_model(config_of(classifier_pooling=pooling))
+  ids, *_ = tiny_model.batch(2, 20)
+  found, expected = bert(ids), bert(ids, tf.ones_like(ids))
+  assert_close(found.sequence_output.numpy(), expected.sequence_output.numpy())
+  assert_close(found.pooled_output.numpy(), expected.pooled_output.numpy())
+
+
+def test_the_mean_is_over_the_tokens():
+  bert = registry.make_encoder(config_of(classifier_pooling="mean"))
+  states = tf.reshape(tf.range(3 * 2 * 4, dtype=tf.float32), [3, 2, 4])
+  mask = tf.constant([[1, 1], [1, 0], [0, 0]])
+  found = bert.pooled_states(states, mask).numpy()
+  expected = [[2, 3, 4, 5], [8, 9, 10, 11], [0] * 4]
+  np.testing.assert_array_equal(found, expected)
 
 
 def test_more_positions_need_no_new_weights(tmp_path):

@@ -98,6 +98,7 @@ def test_vectors_in_the_form_of_tei():
       ("/embed", {"inputs": "him " * 7, "truncate": False}),
       ("/embed", {"inputs": "him " * 7}),
       ("/embed", {"inputs": ["a", "him " * 6], "truncate": False}),
+      ("/embed", {"inputs": ["him " * 7, "a"], "truncate": False}),
     ],
   )
   np.testing.assert_allclose(results[0][1], [[0.6, 0.8]], atol=1e-6)
@@ -105,6 +106,15 @@ def test_vectors_in_the_form_of_tei():
   # With [CLS] and [SEP], the text has 9 tokens; the model takes 8.
   assert results[2][0] == 413 and "9 tokens" in results[2][1]["error"]
   assert results[3][0] == results[4][0] == 200
+  assert results[5][0] == 413
+
+
+def test_the_prompt_of_a_model_counts_as_tokens():
+  model = served.model(embed, "embedding", max_seq_length=8, prompt="the star ")
+  ((_, answer),) = ask_each(
+    model, [("/v1/embeddings", {"model": "m", "input": "gold"})]
+  )
+  assert answer["usage"]["prompt_tokens"] == 5
 
 
 def test_rerank_in_two_forms():
@@ -166,6 +176,14 @@ def test_rerank_in_two_forms():
       "hex",
     ),
     ("/v1/embeddings", {"model": "r", "input": "a"}, 400, "for vectors"),
+    ("/v1/embeddings", {"model": "c", "input": "a"}, 400, "for vectors"),
+    ("/embed", {"inputs": "a", **dict.fromkeys("zyxwvu", 1)}, 400, "'u'"),
+    (
+      "/v1/rerank",
+      {"query": "a", "documents": ["b"], "texts": 1},
+      400,
+      "texts",
+    ),
     ("/v1/embeddings", {"model": "gpt", "input": "a"}, 404, "e, r, c"),
     ("/v1/embeddings", {"model": 5, "input": "a"}, 400, '"model"'),
     ("/embed", {"inputs": "a", "normalize": 1}, 400, "bool"),

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import types
 
 import aiohttp
 import aiohttp.web
@@ -206,7 +207,7 @@ def test_half_a_request_does_not_delay_the_shutdown(sent, monkeypatch, capsys):
   assert time.monotonic() - began < 3
 
 
-def test_an_endless_batch_does_not_delay_the_shutdown(monkeypatch):
+def test_an_endless_batch_does_not_delay_the_shutdown(monkeypatch, caplog):
   model, ended = Model(), []
   model.may_finish.clear()
   monkeypatch.setattr(server, "_SECONDS_TO_FINISH", 0.01)
@@ -229,6 +230,7 @@ def test_an_endless_batch_does_not_delay_the_shutdown(monkeypatch):
   threading.Thread(target=end).start()
   server.run(site, "127.0.0.1", 0, 30.0)
   assert ended == [1]
+  assert "before the last batch was computed" in caplog.text
 
 
 def test_a_server_that_ends_in_time_is_not_killed(monkeypatch, capsys):
@@ -414,6 +416,35 @@ def test_a_refusal_keeps_the_header_that_http_asks_for(error, name, value):
   assert value in refused.headers[name]
   assert refused.content_type == "application/json"
   assert refused.charset == "utf-8"
+
+
+@pytest.mark.parametrize(
+  "handled, status, error, message, expected",
+  [
+    (False, 400, None, "no colon", (400, "malformed HTTP: no colon")),
+    (False, 500, ValueError("odd"), None, (400, "malformed HTTP: odd")),
+    (True, 400, ValueError("odd"), None, (400, "malformed HTTP: odd")),
+    (True, 500, None, None, (400, "the request is malformed")),
+    # A fault of this program's own code.
+    (True, 500, KeyError("secret"), None, (500, "the server failed")),
+  ],
+)
+def test_what_no_handler_got_is_refused_and_ends_the_connection(
+  handled, status, error, message, expected, caplog
+):
+  request = test_utils.make_mocked_request("GET", "/")
+  request.writer.output_size = 0
+  request[refusals.HANDLED] = handled
+  protocol = types.SimpleNamespace(logger=refusals.LimitedLog())
+  handle = refusals.Protocol.handle_error
+  refused = handle(protocol, request, status, error, message)
+  sentence = json.loads(refused.body)["error"]
+  assert refused.status == expected[0] and sentence.startswith(expected[1])
+  assert refused.keep_alive is False
+  assert (caplog.records[0].exc_info is not None) == (refused.status == 500)
+  request.writer.output_size = 1
+  with pytest.raises(ConnectionError, match="sent already"):
+    handle(protocol, request, status, error, message)
 
 
 def test_an_exception_that_aiohttp_logs_is_one_line(caplog):

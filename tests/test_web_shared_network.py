@@ -29,7 +29,13 @@ class Network:
     if "masked_lm_positions" in batch:
       positions = np.asarray(batch["masked_lm_positions"])
       return {"fillings": np.take_along_axis(input_ids, positions, 1)}
-    return {**outputs, "start_logits": input_ids * 10}
+    labels = input_ids[..., np.newaxis] / [1, 2]
+    return {
+      **outputs,
+      "start_logits": input_ids * 10,
+      "end_logits": input_ids * 20,
+      "probabilities": labels,
+    }
 
 
 class Calls:
@@ -83,8 +89,12 @@ def test_calls_that_wait_are_computed_together():
   assert calls.results["a"]["logits"].tolist() == [[3]]
   # Without the padding that the other call needed.
   assert calls.results["a"]["start_logits"].tolist() == [[10, 20]]
+  assert calls.results["a"]["end_logits"].tolist() == [[20, 40]]
+  assert calls.results["a"]["probabilities"].tolist() == [[[1, 0.5], [2, 1]]]
   assert calls.results["b"]["start_logits"].shape == (2, 3)
   assert (calls.shared.num_batches, calls.shared.num_sequences) == (2, 4)
+  # Those of the last batch, which a fault would end.
+  assert len(calls.shared._taken) == 2
 
 
 def test_masked_positions_are_padded_and_cut():
@@ -129,6 +139,30 @@ def test_no_call_gets_more_than_its_share():
   # The share of three is one row each; the first one gets what is left.
   assert owners == [[9], [1, 1, 2, 3], [1] * 4, [1] * 4]
   assert len(calls.results["long"]["logits"]) == 10
+
+
+@pytest.mark.parametrize(
+  "size, rows, owners",
+  [
+    # The first of equals gets what is left.
+    (5, (10, 10), [1, 1, 1, 2, 2]),
+    (3, (10, 1), [1, 1, 2]),
+    (7, (2, 10), [1, 1, 2, 2, 2, 2, 2]),
+    # More calls than places: the last one waits.
+    (2, (1, 1, 1), [1, 2]),
+  ],
+)
+def test_a_batch_is_full_and_not_more(size, rows, owners):
+  calls = Calls(max_batch_size=size)
+  calls.network.may_finish.clear()
+  calls.start("first", [[9, 9]])
+  for number, count in enumerate(rows, 1):
+    calls.start(number, [[number, n] for n in range(count)])
+  calls.finish()
+  assert [row[0] for row in calls.network.batches[1]] == owners
+  for number, count in enumerate(rows, 1):
+    sums = [number + n for n in range(count)]
+    assert calls.results[number]["logits"].ravel().tolist() == sums
 
 
 def test_short_sequences_do_not_join_long_ones():
@@ -221,6 +255,22 @@ def test_a_full_batch_does_not_wait_for_its_delay():
   calls.start("b", [[2]])
   calls.finish()
   assert calls.network.batches == [[[1], [2]]]
+
+
+def test_a_batch_is_full_with_the_padding_of_its_longest_sequence():
+  calls = Calls(AN_HOUR, max_batch_tokens=8)
+  calls.start("a", [[1, 2]])
+  calls.start("b", [[2] * 4])
+  calls.finish()
+  assert calls.network.batches == [[[1, 2, 0, 0], [2] * 4]]
+
+
+def test_the_rest_of_a_large_call_waits_for_others_too():
+  calls = Calls(AN_HOUR, max_batch_size=2)
+  calls.start("a", [[1], [2], [3]])
+  calls.start("b", [[9]])
+  calls.finish()
+  assert calls.network.batches == [[[1], [2]], [[3], [9]]]
 
 
 def test_a_call_does_not_wait_if_no_other_request_is_in_progress():

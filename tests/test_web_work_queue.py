@@ -203,3 +203,15 @@ def test_threads_that_all_take_too_long_are_a_fault(monkeypatch):
     assert not queue.fault()
 
   run(scenario, timeout_s=0.01)
+
+
+def test_threads_that_are_all_busy_are_no_fault(monkeypatch):
+  monkeypatch.setattr(work_queue, "_THREADS", 2)
+
+  async def scenario(queue, model):
+    tasks = await start(queue, model, [1], [2])
+    assert not queue.fault()
+    model.may_finish.set()
+    await asyncio.gather(*tasks)
+
+  run(scenario, timeout_s=60.0)

@@ -133,7 +133,7 @@ def add(site: application.Site) -> None:
 
 def _find(site: application.Site, values: dict) -> application.Hosted:
   def fits(model: answers.Served) -> bool:
-    return model.settings.head == "embedding" and len(model.texts) == 1
+    return model.settings.head == "embedding"
 
   return site.find(values.get("model"), fits, "a model for vectors of texts")
 
