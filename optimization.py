@@ -73,9 +73,9 @@ def learning_rate(
 def rows_squared_norm(grads: list) -> tf.Tensor:
   """Returns the squared norm of the rows of all tf.IndexedSlices in `grads`.
 
-  These gradients of embedding tables have a row for each looked-up token. As in
-  the original: the rows of a repeated token count separately; they are not
-  summed first. Replicas and parts of a batch have separate rows, so their
+  These gradients of embedding tables have a row for each looked-up token.
+  As in the original: the rows of a repeated token count separately; they are
+  not summed first. Replicas and parts of a batch have separate rows, so their
   results add up to the whole batch's squared norm.
   """
   return squared_norm(
