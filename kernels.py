@@ -129,7 +129,7 @@ def normalize(x: tf.Tensor, beta, gamma, epsilon) -> tuple:
 
 @tf.custom_gradient
 def add_bias(x: tf.Tensor, bias: tf.Tensor) -> tuple:
-  """Returns x [M, N] plus bias [N], in the dtype of `x`."""
+  """Returns x [M, O] plus bias [O], in the dtype of `x`."""
 
   def gradient(upstream: tf.Tensor) -> tuple:
     # XLA computes a sum together with the operation before it, and in float32.

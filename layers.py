@@ -196,7 +196,10 @@ class Dropout(NamedTuple):
     return self._replace(counter=tf.constant(words, tf.int32))
 
   def __call__(self, x: tf.Tensor, rate: float) -> tf.Tensor:
-    """Drops a share of x: `rate`, rounded to a multiple of 1 / 65536."""
+    """Drops a share of x: `rate`, rounded to a multiple of 1 / 65536.
+
+    The rest is scaled by 1 / (1 - rate), with the exact rate.
+    """
     if self.seed is None or not rate:
       return x
     shape, options = tf.shape(x), dict(is_for_tpu=self.is_for_tpu)
