@@ -17,7 +17,7 @@ import fault_runs
 
 LEAST_FAULTS = 2000
 # The nightly job injects all faults up to the jobs' limits, with FAULT_SHARE=1.
-SHARE = float(os.environ.get("FAULT_SHARE", "0.06"))
+SHARE = float(os.environ.get("FAULT_SHARE", "0.03"))
 LEAST_OF_A_JOB = 12
 _SHOWN = 20
 
