@@ -177,8 +177,14 @@ def losses(output_dir):
   return np.array([line["loss"] for line in lines])
 
 
+@pytest.fixture(scope="module")
+def whole_runs():
+  """{case: folder of a run without interruption}, filled by the tests."""
+  return {}
+
+
 @pytest.mark.parametrize("case", SLOW)
-def test_a_run_equals_its_interrupted_and_split_forms(folder, case, tmp_path):
+def test_a_run_equals_its_interrupted_form(folder, case, tmp_path, whole_runs):
   evaluation = {"do_eval": True, "max_eval_steps": 1}
   resumed_runs.assert_same_weights(
     lambda output_dir: pretrain(folder, case, output_dir, **evaluation),
@@ -190,7 +196,16 @@ def test_a_run_equals_its_interrupted_and_split_forms(folder, case, tmp_path):
     expected |= {f"{name}_loss", f"{name}_accuracy"}
   assert set(results) >= expected
   assert all(np.isfinite(value) for value in results.values())
-  whole = losses(tmp_path / "whole")
+  whole_runs[case] = tmp_path / "whole"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_equals_its_split_forms(folder, case, tmp_path, whole_runs):
+  if case not in whole_runs:
+    whole_runs[case] = tmp_path / "whole"
+    pretrain(folder, case, whole_runs[case])
+  whole = losses(whole_runs[case])
   assert len(whole) == 6
   forms = {
     "mirrored": {"distribution_strategy": "mirrored", "num_logical_cpus": 2},
