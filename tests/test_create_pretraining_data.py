@@ -1,5 +1,6 @@
 """Runs create_pretraining_data.py as a user does."""
 
+import json
 import os
 import pathlib
 import re
@@ -48,17 +49,22 @@ def read_features(*paths):
 
 def test_several_inputs_and_outputs(tmp_path):
   folder = tmp_path / "out"
+  vocab = small_corpus.released_vocab(tmp_path)
   names = [f"multi_io.tfrecord-{index:05}-of-00003" for index in range(3)]
   finished = run(
     input_file=f"{INPUTS}/sample_text.txt,{INPUTS}/second_corpus.txt",
     output_file=",".join(f"{folder}/{name}" for name in names),
-    vocab_file=small_corpus.released_vocab(tmp_path),
+    vocab_file=vocab,
     dupe_factor=5,
     verbose=True,
   )
-  assert "Wrote 72 instances" in finished.err
-  assert "Instance 0: [CLS] " in finished.err
-  assert "5/5 passes" in finished.err
+  for fact in (
+    "Reading 2 file(s)",
+    "documents: 4, sentences: 36, tokens: ",
+    "Wrote 72 instances",
+    "5/5 passes",
+  ):
+    assert fact in finished.err
   assert "single document" not in finished.err
   assert (
     sorted(
@@ -73,6 +79,27 @@ def test_several_inputs_and_outputs(tmp_path):
   assert set(features) == set(golden)
   for feature, expected in golden.items():
     np.testing.assert_array_equal(features[feature], expected, feature)
+  # The first records of all files are shown.
+  shown = re.findall(r"Instance (\d): (\[CLS\] .*)", finished.err)
+  assert [int(number) for number, _ in shown] == [0, 1, 2]
+  tokens = pathlib.Path(vocab).read_text(encoding="utf-8").split("\n")
+  assert [line for _, line in shown] == [
+    line_of(next(tfrecord.read_records(str(folder / name))), tokens)
+    for name in names
+  ]
+
+
+def line_of(record, tokens):
+  """Returns the line that shows a record with a pair."""
+  count = int(record["masked_lm_weights"].sum())
+  used = int(record["input_mask"].sum())
+  positions = record["masked_lm_positions"][:count].tolist()
+  labels = " ".join(tokens[label] for label in record["masked_lm_ids"][:count])
+  kind = ["actual", "random"][int(record["next_sentence_labels"][0])]
+  words = " ".join(tokens[each] for each in record["input_ids"][:used])
+  return (
+    f"{words} | to predict at {positions}: {labels} | next sentence: {kind}"
+  )
 
 
 def test_a_single_document_works_with_a_warning(tmp_path):
@@ -154,6 +181,8 @@ def test_shards_are_finished_by_the_next_run(small, tmp_path):
     f"a.tfrecord-{n:05}-of-{len(shards):05}" for n in range(len(shards))
   ]
   assert len(shards) > 1
+  manifest = json.loads((folder / names[-1]).read_text())
+  assert manifest["shard_bytes"] == 2000
   before = [shard.read_bytes() for shard in shards]
   shards[1].unlink()
   log = run(**small).err

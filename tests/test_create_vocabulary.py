@@ -71,13 +71,14 @@ def test_two_runs_write_the_same_bytes(folder, run, monkeypatch):
   for seed in ("1", "2"):
     monkeypatch.setenv("PYTHONHASHSEED", seed)
     monkeypatch.setenv("RAYON_NUM_THREADS", seed)
-    run(
+    log = run(
       input_file=SAMPLE,
       output_file=f"{seed}.txt",
       vocab_size=400,
       max_characters=45,
       min_frequency=1,
     )
+    assert "Learning from " in log and "Fewer than" not in log
   first = (folder / "1.txt").read_bytes()
   assert first.count(b"\n") == 400
   assert first == (folder / "2.txt").read_bytes()

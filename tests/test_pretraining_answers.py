@@ -1,5 +1,7 @@
 """Tests texts with [MASK] as ids, and how long they may be."""
 
+import types
+
 import pytest
 
 import tiny_model
@@ -29,6 +31,28 @@ def tokenizer(tmp_path):
 def test_masks_are_encoded_at_their_positions(tokenizer, text, ids, positions):
   encoded = answers.encode(tokenizer, text)
   assert encoded == ([CLS, *ids, SEP], positions)
+
+
+@pytest.mark.parametrize(
+  "strips, ids",
+  [
+    ((False, False), "(a _ b _)"),
+    ((True, False), "(a_ b_)"),
+    ((False, True), "(a _b _)"),
+    ((True, True), "(a_b_)"),
+  ],
+)
+def test_a_mask_includes_the_white_space_that_its_token_strips(strips, ids):
+  """RoBERTa's tokens, unlike BERT's, include white space."""
+  letters = types.SimpleNamespace(
+    encode=list,
+    frame=types.SimpleNamespace(cls_id="(", sep_id=")"),
+    mask_id="_",
+    specials=tokenization.BERTS._replace(mask_strips=strips),
+  )
+  encoded, positions = answers.encode(letters, "a [MASK] b [MASK]")
+  assert "".join(encoded) == ids
+  assert [encoded[position] for position in positions] == ["_", "_"]
 
 
 def test_a_text_is_cut_behind_its_masks(tokenizer):

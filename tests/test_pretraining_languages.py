@@ -32,6 +32,9 @@ def test_files_are_repeated_and_shortened(tmp_path):
   # 0.9 and 0.1 become 0.75 and 0.25.
   assert lines.count("en") == pytest.approx(750, abs=10)
   assert lines.count("is") == pytest.approx(250, abs=5)
+  # A file is left out in hundredths: 83 of 100 stay, and 2.5 times a whole.
+  counts = [sum(p.path == path for p in pieces) for path in paths]
+  assert 80 <= counts[0] <= 86 and 45 <= counts[1] <= 55
   # The parts that are left out are spread over the file.
   starts = np.array([p.start for p in pieces if p.path == paths[0]])
   assert np.diff(starts).max() < whole[0].end / 20

@@ -54,6 +54,32 @@ def mean_losses(model, data, seed=None):
   return losses, {n: float(s / w) for n, (s, w) in metrics.items()}
 
 
+@pytest.mark.parametrize(
+  "names, counts, tokens",
+  [
+    # 1e-5 only where a batch may have no label.
+    (["masked_lm", "next_sentence"], {"masked_lm": 1e-5}, "masked_lm"),
+    (["next_sentence", "masked_lm"], {"masked_lm": 1e-5}, "masked_lm"),
+    (["sentence_order"], {}, None),
+    (["masked_lm"], {"masked_lm": 1e-5}, "masked_lm"),
+  ],
+)
+def test_batches_without_masked_tokens_have_a_denominator(
+  names, counts, tokens
+):
+  model = PretrainingModel(CONFIG, names, seed=1)
+  data = {**batch(), "masked_lm_weights": tf.zeros([ROWS, PREDICTIONS])}
+  found = model.objective().denominators(data)
+  assert {name: float(value) for name, value in found.items()} == {
+    name: np.float32(counts.get(name, ROWS)) for name in names
+  }
+  labels = model.token_labels()
+  assert (labels and labels[0]) == tokens
+  trained = {named_weights.variable_name(v) for v in model.trained_variables()}
+  reads_pooled = names != ["masked_lm"]
+  assert ("bert/pooler/dense/kernel" in trained) == reads_pooled
+
+
 # Spans
 
 
@@ -246,6 +272,21 @@ def test_distillation_is_the_weighted_sum(teacher):
   assert metrics["states_loss"] == pytest.approx(cosine, rel=1e-4)
 
 
+def test_a_teacher_encodes_a_batch_once(teacher, monkeypatch):
+  made = distillation.Teacher(teacher[0], seed=1)
+  encoded = []
+  encode = made._encoder.encode
+  monkeypatch.setattr(
+    made._encoder, "encode", lambda data: encoded.append(1) or encode(data)
+  )
+  data, other = batch(), batch()
+  other["input_ids"] = (other["input_ids"] + 1) % CONFIG.vocab_size
+  logits, states = made.outputs(data)
+  assert made.outputs(data)[0] is logits and len(encoded) == 1
+  assert not np.allclose(made.outputs(other)[1], states)
+  assert np.allclose(made.outputs(data)[1], states)
+
+
 def test_only_the_student_learns_and_is_saved(teacher):
   student = make_student(teacher[0])
   plain = PretrainingModel(STUDENT, ["masked_lm"], seed=1)
@@ -266,9 +307,19 @@ def test_a_teacher_that_does_not_fit_is_refused(teacher, tmp_path):
   distillation.check(narrow, **options(folder, "5,2,0"))
   student = make_student(folder, "5,2,0", narrow)
   assert [each.name for each in student.objectives] == ["masked_lm"]
-  larger = tiny_model.tiny(vocab_size=31)
-  with pytest.raises(errors.InputError, match="has vocab_size 30"):
-    distillation.check(larger, **options(folder))
+  positions = tiny_model.tiny().max_position_embeddings
+  for changes, reason in (
+    ({"vocab_size": 31}, "has vocab_size 30"),
+    ({"max_position_embeddings": positions + 1}, f"has {positions} positions"),
+  ):
+    with pytest.raises(errors.InputError, match=reason):
+      distillation.check(tiny_model.tiny(**changes), **options(folder))
+  shorter = tiny_model.tiny(max_position_embeddings=positions - 1)
+  distillation.check(shorter, **options(folder))
+  for temperature in (0.0, -1.0):
+    cold = {**options(folder), "distillation_temperature": temperature}
+    with pytest.raises(errors.InputError, match=f"={temperature}: expected"):
+      distillation.check(STUDENT, **cold)
   for wrong, reason in (
     (None, "needs --teacher_chec"),
     ("x", "no such folder"),
@@ -283,7 +334,7 @@ def test_a_teacher_that_does_not_fit_is_refused(teacher, tmp_path):
 
 
 @pytest.mark.parametrize(
-  "weights", ["1,2", "0,1,0", "1,x,1", "1,-1,1", "nan,1,1"]
+  "weights", ["1,2", "0,1,0", "1,x,1", "1,-1,1", "nan,1,1", "1,inf,1"]
 )
 def test_wrong_weights_are_refused(weights):
   with pytest.raises(errors.InputError, match=f"weights={weights}: expected"):

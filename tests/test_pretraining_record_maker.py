@@ -7,6 +7,7 @@ import pytest
 
 import sharded_runs
 import small_corpus
+from common import errors
 from pretraining import data, record_maker
 from records import tfrecord
 
@@ -60,3 +61,38 @@ def test_segmented_text_has_the_words_of_the_segmenter(tmp_path):
   record_options = make_record_options(tmp_path, segmented_text=True)
   _, corpus = write(record_options, str(tmp_path / "text"), [tmp_path / "a"])
   assert list(corpus.continues) == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+  "num_outputs, is_right", [(1, True), (2, True), (3, False)]
+)
+def test_every_one_of_several_files_gets_a_record(
+  tmp_path, num_outputs, is_right
+):
+  (tmp_path / "text").write_text("the cat\n\nthe dog\n")
+  record_options = sharded_runs.make_record_options(tmp_path, dupe_factor=1)
+  outputs = [tmp_path / f"out{number}" for number in range(num_outputs)]
+  if is_right:
+    assert write(record_options, str(tmp_path / "text"), outputs)[0] == 2
+    return
+  with pytest.raises(errors.InputError, match=r"records \(2\).* fill 3 files"):
+    write(record_options, str(tmp_path / "text"), outputs)
+  assert not any(output.exists() for output in outputs)
+
+
+@pytest.mark.parametrize(
+  "text, packing, warning",
+  [
+    ("the cat\nthe dog\n", "sentence_pairs", "out: its text is a single doc"),
+    ("the cat\nthe dog\n\nthe dog\nthe cat\n", "sentence_pairs", ""),
+    ("the cat\n\nthe dog\n", "sentence_pairs", "documents have one sentence"),
+    ("the cat\n", "full_sentences", ""),
+  ],
+)
+def test_text_that_makes_poor_pairs_gives_a_warning(
+  tmp_path, caplog, text, packing, warning
+):
+  (tmp_path / "text").write_text(text)
+  record_options = make_record_options(tmp_path, packing=packing)
+  write(record_options, str(tmp_path / "text"), [tmp_path / "out"])
+  assert (warning in caplog.text) if warning else not caplog.text

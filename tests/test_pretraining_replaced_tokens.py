@@ -1,6 +1,8 @@
 """Tests ELECTRA's pre-training against its authors' program and NumPy."""
 
+import copy
 import json
+import re
 
 import numpy as np
 import pytest
@@ -170,6 +172,8 @@ def test_a_generator_is_a_quarter(sizes, expected):
   assert tuple(getattr(found, name) for name in names) == expected
   assert found.num_hidden_layers == config.num_hidden_layers
   assert found.embedding_size == config.embedding_size
+  # The model's own configuration stays.
+  assert tuple(getattr(config, name) for name in names) == sizes
 
 
 def test_a_generator_that_does_not_fit_is_named(tmp_path):
@@ -184,6 +188,10 @@ def test_a_generator_that_does_not_fit_is_named(tmp_path):
     found(vocab_size=31, embedding_size=7)
   sizes = "vocab_size 31 (not 30), embedding_size 7 (not 6)"
   assert sizes in str(caught.value)
+  for name in ("max_position_embeddings", "type_vocab_size"):
+    own = getattr(CONFIG, name)
+    with pytest.raises(errors.InputError, match=rf"{name} 1 \(not {own}\)"):
+      found(**{name: 1})
   with pytest.raises(errors.InputError, match="has variant albert "):
     found(variant="albert", num_hidden_groups=1)
 
@@ -198,6 +206,7 @@ def test_a_generator_that_does_not_fit_is_named(tmp_path):
     ),
     (CONFIG, {"use_next_sentence_loss": True}, "no next-sentence head"),
     (CONFIG, {"max_predictions_per_seq": 0}, "no word to replace"),
+    (CONFIG, {"generator_config_file": "/none.json"}, "no such file"),
   ],
 )
 def test_a_run_that_cannot_work_is_refused(config, changes, reason):
@@ -214,6 +223,40 @@ def test_a_run_that_cannot_work_is_refused(config, changes, reason):
   )
   with pytest.raises(errors.InputError, match=reason):
     replaced_tokens.check(config, settings)
+
+
+def test_a_configuration_that_is_wrong_has_no_generator():
+  config = copy.copy(CONFIG)
+  config.num_attention_heads = 3
+  with pytest.raises(errors.InputError, match="num_attention_heads 3"):
+    replaced_tokens.generator_config(config)
+
+
+def test_what_must_not_change_in_a_run(tmp_path):
+  """A generator's file may move, but its contents count."""
+  path = tmp_path / "generator.json"
+  path.write_text(CONFIG.to_json_string())
+  settings = {"network": "replaced_tokens", "generator_config_file": None}
+  fixed = replaced_tokens.fixed(run_settings.Settings(settings))
+  assert fixed == {"network": "replaced_tokens"}
+  settings["generator_config_file"] = str(path)
+  fixed = replaced_tokens.fixed(run_settings.Settings(settings))
+  assert fixed == {
+    "network": "replaced_tokens",
+    "generator_config_file": CONFIG.to_dict(),
+  }
+
+
+def test_the_start_weights_may_be_a_discriminators():
+  model = make_model()
+  patterns = model.new_variables()
+  names = {named_weights.variable_name(v) for v in model.variables}
+  new = {n for n in names if any(re.search(p, n) for p in patterns)}
+  _, own, _ = next(model.parts())
+  assert names - new == {*registry.shapes(CONFIG)} - set(
+    n for n in own if "pooler" in n
+  )
+  assert model.token_labels()[0] == "masked_lm"
 
 
 def test_a_batch_without_a_masked_word_has_a_loss():

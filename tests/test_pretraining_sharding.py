@@ -91,6 +91,22 @@ def test_only_what_is_missing_or_cut_off_is_made_again(tmp_path, expected):
   assert os.stat(run.shards[0].output) == unchanged
 
 
+def test_recorded_shards_are_not_read_again(tmp_path):
+  """Their entries stay, unless an entry lacks a value or has another one."""
+  run = make_run(tmp_path)
+  first = run.make()
+  manifest = json.loads(pathlib.Path(run.manifest).read_text())
+  entries = list(manifest["shards"].values())
+  for entry in entries[:3]:
+    entry["sha256"] = "kept"
+  entries[1]["more"] = 1
+  del entries[2]["records"]
+  file_io.write_text(run.manifest, json.dumps(manifest))
+  again = make_run(tmp_path).make()
+  assert again[0] == first[0]._replace(sha256="kept")
+  assert again[1:] == first[1:]
+
+
 @pytest.mark.parametrize(
   "options, message",
   [
@@ -225,6 +241,10 @@ def test_text_that_gives_no_record_has_no_file(tmp_path):
   first = [run.shards[0].output]
   assert tfrecord.find_files(str(tmp_path / "out" / "a")) == first
   assert run.make()[1] == (1, 0, 0, "")
+  # What has no record is not read again.
+  manifest = pathlib.Path(run.manifest)
+  manifest.write_text(manifest.read_text().replace('""', '"kept"'))
+  assert run.make()[1] == (1, 0, 0, "kept")
 
 
 @pytest.mark.parametrize("text", ["", "\n \n" * 400])

@@ -17,6 +17,11 @@ from pretraining.splitters import punctuation
     ['"Was he there?" she asked.', '"Yes."', "(He was.)", "“Good.”"],
     ["It cost $5.", "20 people came (see No. 3)."],
     ["1. Introduction to the matter.", "Next."],
+    ["It was in 1999.", "See Vol. 3 of it.", "Then we left."],
+    ["We met in Rome.", "5 came.", "Give it to me.", "5 left."],
+    ["He said No.", "Was it Dr?", "He chose B4.", 'Write "no".', "Go."],
+    ["She works at Xprtz.", "He does not."],
+    ["הוא בא.", "היא הלכה."],
     ["And so on ... it goes.", "The end…", "Ünder all."],
     ["Er kam mit Dr. Meyer, s. o. auch Bd. 3 usw. zurück.", "Ja."],
     ["Он пришёл.", "Она ушла!"],
@@ -75,7 +80,7 @@ def test_split_paragraphs_give_the_records_of_their_sentences(tmp_path):
 
 
 def test_shards_record_the_splitter(tmp_path):
-  flags = {"shard_size_mb": 0.001}
+  flags = {"shard_size_mb": 1e-7}  # Less than a byte.
   vocab = tiny_model.write_vocabulary(tmp_path, ["he", "came", "."])
   (tmp_path / "text.txt").write_text("He came. He left.\n")
   command = dict(

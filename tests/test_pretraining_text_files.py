@@ -10,6 +10,7 @@ import pytest
 
 from common import errors
 from pretraining import data, text_files
+from pretraining.text_files import json_list
 
 DOCUMENTS = [
   "Zürich lies at a lake.\nIt is old.",
@@ -148,8 +149,14 @@ def test_a_stream_can_be_read_again_and_in_any_place(tmp_path):
     for offset in (1_500_000, 3, 2_000_001, 0):
       assert stream.seek(offset) == stream.tell() == offset
       assert stream.read(300) == content[offset : offset + 300]
+    assert stream.raw.seek(7) == 7 and stream.raw.seek(2, io.SEEK_CUR) == 9
+    assert stream.raw.read(3) == content[9:12]
+    with pytest.raises(ValueError, match="cannot seek"):
+      stream.raw.seek(-3, io.SEEK_END)
     assert stream.seek(10 * len(content)) == len(content)
     assert stream.read() == b""
+    source = stream.raw._source
+  assert source.closed and stream.closed
 
 
 @pytest.mark.parametrize("packer", PACKERS)
@@ -176,6 +183,43 @@ def test_a_fault_in_a_list_is_named(tmp_path, content, fact):
   with pytest.raises(errors.InputError, match=fact) as raised:
     lines_of(tmp_path / "list.json", content)
   assert "list.json" in str(raised.value)
+
+
+def test_an_element_that_never_ends_is_refused(tmp_path, monkeypatch):
+  """The limit counts what follows the last element."""
+  monkeypatch.setattr(json_list, "_LONGEST_ELEMENT", 8)
+  monkeypatch.setattr(json_list, "_BLOCK_BYTES", 4)
+  lines = lines_of(tmp_path / "list", b'["123", "456", "789"]')
+  assert [line for line in lines if line] == ["123", "456", "789"]
+  whole = tmp_path / "long"
+  whole.write_bytes(b'["123", "' + b"4" * 99 + b'"]')
+  with open(whole, "rb") as stream:
+    blocks = json_list.blocks("long", stream)
+    assert json.loads(next(blocks)) == {"text": "123"}
+    with pytest.raises(errors.InputError, match="behind element 1 of the list"):
+      next(blocks)
+    assert stream.tell() < 99
+
+
+def test_rows_without_text_are_no_documents(tmp_path):
+  content = parquet({"text": ["a", None, "b", "c"], "n": [1, 2, 3, 4]})
+  lines = lines_of(tmp_path / "a", content)
+  assert lines == ["a", "", "b", "", "c", ""]
+
+
+def test_the_column_called_text_is_read_before_fields_of_others(
+  tmp_path, caplog
+):
+  caplog.set_level("INFO", logger="absl")
+  for column, is_named in (("text", False), ("body", True)):
+    content = parquet({"n": [1], column: ["a"]})
+    assert lines_of(tmp_path / column, content) == ["a", ""]
+    assert ("is column body" in caplog.text) == is_named
+  nested = [{"text": "no", "id": "x"}]
+  content = parquet({"meta": nested, "text": ["yes"]})
+  assert lines_of(tmp_path / "both", content) == ["yes", ""]
+  content = parquet({"meta": nested})
+  assert lines_of(tmp_path / "nested", content) == ["no", ""]
 
 
 @pytest.mark.parametrize(

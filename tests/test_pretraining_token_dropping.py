@@ -112,11 +112,23 @@ def test_rare_and_masked_tokens_are_kept():
     ({"kept_tokens": 1.5}, "kept_tokens=1.5: expected"),
     ({"objectives": ("next_sentence",)}, "needs masked_lm"),
     ({}, "has 2 layers"),
+    ({"variant": "distilbert"}, "no next-sentence head"),
+    ({"variant": "modernbert"}, "attend only to near tokens"),
   ],
 )
 def test_a_run_that_cannot_work_is_refused(changes, reason):
   config = CONFIG if changes else tiny_model.tiny()
-  settings = run_settings.Settings(
+  settings = {**changes}
+  if variant := settings.pop("variant", None):
+    config = tiny_model.tiny(num_hidden_layers=4)
+    config.variant = variant
+    settings["use_next_sentence_loss"] = variant == "distilbert"
+  with pytest.raises(errors.InputError, match=reason):
+    token_dropping.check(config, settings_of(**settings))
+
+
+def settings_of(**changes):
+  return run_settings.Settings(
     {
       "network": "token_dropping",
       "objectives": None,
@@ -125,5 +137,36 @@ def test_a_run_that_cannot_work_is_refused(changes, reason):
       **changes,
     }
   )
-  with pytest.raises(errors.InputError, match=reason):
-    token_dropping.check(config, settings)
+
+
+@pytest.mark.parametrize("layers, kept", [(3, 0.5), (4, 1.0), (12, 0.01)])
+def test_the_limits_themselves_are_accepted(layers, kept):
+  config = tiny_model.tiny(num_hidden_layers=layers)
+  token_dropping.check(config, settings_of(kept_tokens=kept))
+
+
+def test_the_first_half_of_the_layers_but_one_compute_all_tokens():
+  first = [token_dropping._first_dropping(n) for n in (3, 4, 5, 6, 12, 24)]
+  assert first == [1, 1, 1, 2, 5, 11]
+
+
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_the_number_of_kept_tokens_is_rounded_up(is_fixed):
+  """Also where the length is known only while the graph runs."""
+
+  def kept(importance, mask):
+    return token_dropping.kept_positions(importance, mask, 0.5)
+
+  shape = [1, 5] if is_fixed else [1, None]
+  spec = [tf.TensorSpec(shape, dtype) for dtype in (tf.float32, tf.int32)]
+  importance = tf.constant([[1.0, 5.0, 2.0, 4.0, 9.0]])
+  mask = tf.constant([[1, 1, 1, 1, 0]])
+  found = tf.function(kept, input_signature=spec)(importance, mask)
+  # Padding comes last, however important.
+  assert found.numpy().tolist() == [[1, 2, 3]]
+
+
+def test_the_networks_options_reach_the_model():
+  model = token_dropping.make(CONFIG, settings_of(kept_tokens=0.25), seed=1)
+  assert model.kept_tokens == 0.25
+  assert [each.name for each in model.objectives] == list(encoder._DEFAULT)

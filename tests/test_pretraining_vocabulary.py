@@ -42,6 +42,16 @@ def test_words_are_those_of_the_basic_tokenizer():
   assert words == {"A": 1, "a": 1}
 
 
+def test_the_log_says_what_is_left_out(caplog):
+  caplog.set_level("INFO", logger="absl")
+  vocabulary.count_words(["a b c d"], True, max_words=4)
+  assert not caplog.text
+  vocabulary.count_words(["a b c d e"], True, max_words=4)
+  assert "More than 4 different words" in caplog.text
+  learn({"aab": 2, "c": 2}, 50, max_characters=2)
+  assert "2 of 3 characters, 75.0000 % of the text" in caplog.text
+
+
 def test_rare_words_are_dropped_beyond_the_limit_but_not_their_characters():
   lines = ["a a a b b c", "d e", "b b f"]
   words, characters = vocabulary.count_words(lines, True, max_words=4)

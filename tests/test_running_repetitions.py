@@ -121,7 +121,8 @@ def test_a_grid_leaves_a_table_and_the_best_model(tmp_path, capsys):
     run_grid(True)
 
 
-def test_seeds_leave_a_table_of_their_scores(tmp_path, capsys):
+def test_seeds_leave_a_table_of_their_scores(tmp_path, capsys, caplog):
+  caplog.set_level("INFO", logger="absl")
   settings = run_settings.Settings(
     {
       "output_dir": str(tmp_path),
@@ -143,6 +144,14 @@ def test_seeds_leave_a_table_of_their_scores(tmp_path, capsys):
   assert capsys.readouterr().out == table
   values = "0.37500 0.37500 0.17678 0.25000 0.50000"
   assert table.split()[-6:] == ["f1", *values.split()]
+  messages = "run 1 of 2: seed_1", "run 2 of 2: seed_2"
+  assert caplog.messages == list(messages)
+  # Only the chief writes, and only scores.
+  (tmp_path / "seeds_results.txt").unlink()
+  repetitions.run(settings, run, "f1", is_chief=False)
+  unscored = settings.replace(do_eval=False)
+  repetitions.run(unscored, lambda _: None, "f1", is_chief=True)
+  assert not list(tmp_path.iterdir()) and not capsys.readouterr().out
 
 
 def test_without_a_flag_one_model_is_made():

@@ -74,8 +74,26 @@ WEIGHTED = {"class_weights": "balanced"}
   "confusions, flags, advice",
   [
     ([[9, 1], [2, 8]], {}, []),
-    ([[9, 1], [6, 4]], {}, ["the mean recall is 0.65 after too few steps (0)"]),
-    ([[9, 1], [6, 4]], ENOUGH, []),
+    (
+      [[9, 1], [6, 4]],
+      {},
+      [
+        SENTENCE + "--optimizer=adamw --learning_rate=1e-4, and more "
+        "--num_train_epochs, for at least 100 steps"
+      ],
+    ),
+    ([[8, 2], [2, 8]], {}, []),  # A mean recall of 0.8 is enough.
+    *(
+      ([[9, 1], [6, 4]], {name: value}, [])
+      for name, value in (
+        ("task_name", "sst-2"),
+        ("freeze_encoder", True),
+        ("max_train_steps", 5),
+        ("stop_step", 5),
+      )
+    ),
+    ([[9, 1], [6, 4]], {"do_train": False}, []),
+    ([[20, 0], [1, 4]], ENOUGH, []),
     (
       [[9, 1], [6, 4]],
       {"optimizer": "lamb", "learning_rate": 0.1},
@@ -115,6 +133,58 @@ def test_poor_classes_get_advice(tmp_path, caplog, confusions, flags, advice):
   for sentence, start in zip(caplog.messages, advice):
     assert sentence.startswith(start) and "--" in sentence
     assert f">Advice: {html.escape(sentence)}.</p>" in page
+
+
+@pytest.mark.parametrize(
+  "step, flags, advised", [(99, {}, True), (100, {}, False)]
+)
+def test_a_training_of_enough_steps_gets_no_advice(
+  tmp_path, caplog, step, flags, advised
+):
+  """Nor does a class, where the script has no --class_weights."""
+  (tmp_path / "train_log.jsonl").write_text(
+    f'{{"step": 1, "loss": 2}}\n{{"step": {step}, "loss": 1}}\n'
+  )
+  (tmp_path / "final_model").mkdir()
+  reports.write_all(
+    run_settings.Settings({"output_dir": str(tmp_path), "do_train": True}),
+    reports.Report(
+      "text-classification", {}, "", ["a", "b"], np.array([[8, 0], [2, 0]])
+    ),
+  )
+  facts = [f"0.50 after too few steps ({step})"] if advised else []
+  assert len(caplog.messages) == len(facts)
+  assert all(fact in caplog.text for fact in facts)
+
+
+@pytest.mark.parametrize("has_probabilities", [True, False])
+def test_the_columns_of_mistakes(tmp_path, has_probabilities):
+  """A model may compute probabilities of none, or of some predictions."""
+  mistakes = [
+    reports.Mistake(1.0, "less", "a", "b"),
+    reports.Mistake(2.0, "more", "b", "a", 0.5 if has_probabilities else None),
+  ]
+  reports.write_all(
+    run_settings.Settings({"output_dir": str(tmp_path), "do_train": False}),
+    reports.Report(
+      "text-classification",
+      {},
+      labels=["a", "b"],
+      confusions=np.array([[3, 0], [0, 0]]),
+      mistakes=mistakes,
+    ),
+  )
+  page = (tmp_path / "report.html").read_text("utf-8")
+  names = ["text", "correct", "predicted"]
+  rows = [["more", "b", "a"], ["less", "a", "b"]]
+  if has_probabilities:
+    names, rows = [*names, "probability"], [[*rows[0], "0.500"], [*rows[1], ""]]
+  head = "".join(f"<th>{name}</th>" for name in names)
+  cells = ["".join(f"<td>{each}</td>" for each in row) for row in rows]
+  assert f"<table><tr>{head}</tr><tr>{cells[0]}</tr><tr>{cells[1]}</tr>" in page
+  assert "<h2>Classes" not in page and "nan" not in page.partition("<h2>")[2]
+  # The settings are a table without names of columns.
+  assert "<table><tr><td>do_train</td><td>false</td></tr><tr><td>out" in page
 
 
 def test_the_page_shows_scores_curves_and_confusions(written):
@@ -172,6 +242,93 @@ def test_the_card_names_scores_data_and_use(written):
   assert "$" not in card
 
 
+@pytest.mark.parametrize(
+  "use, head, call",
+  [
+    ("text-classification", "classification", 'classify(["a text"])'),
+    ("text-ranking", "classification", 'classify(["a text"])'),
+    ("sentence-similarity", "embedding", 'embed(["a text", "another"])'),
+    ("question-answering", "span", 'answer("a question", "its context")'),
+    ("token-classification", "tagging", 'tag(["a text"])'),
+  ],
+)
+@pytest.mark.parametrize("text_pairs", [False, True])
+def test_the_card_says_how_each_model_is_used(
+  tmp_path, use, head, call, text_pairs
+):
+  (tmp_path / "final_model").mkdir()
+  reports.write_all(
+    run_settings.Settings({"output_dir": str(tmp_path), "do_train": True}),
+    reports.Report(
+      use, {"eval_f1": float("nan"), "eval_auc": 0.5}, text_pairs=text_pairs
+    ),
+  )
+  card = (tmp_path / "final_model" / "README.md").read_text("utf-8")
+  if text_pairs and head == "classification":
+    call = 'classify([("a text", "another")])'
+  assert f"model.{call}" in card and f" --head={head} " in card
+  # The Hub's metadata are JSON, which has no NaN.
+  (metrics,) = re.findall(r"metrics: (.*)", card)
+  assert [each["name"] for each in json.loads(metrics)] == ["eval_auc"]
+  assert "| eval_f1 | nan |" in card and "Labels: none." in card
+
+
+@pytest.mark.parametrize(
+  "flags, name",
+  [
+    ({"task_name": "sst-2", "eval_file": "/a/dev.csv"}, "sst-2"),
+    ({"eval_file": "/a/dev.csv", "predict_file": "/a/test.csv"}, "dev.csv"),
+    ({"predict_file": "/a/test.json"}, "test.json"),
+    ({}, "data"),
+  ],
+)
+def test_the_card_names_its_data(tmp_path, flags, name):
+  (tmp_path / "dev.csv").write_text("a")
+  settings = {"output_dir": str(tmp_path), "eval_file": None, **flags}
+  if settings["eval_file"]:
+    settings["eval_file"] = str(tmp_path / "dev.csv")
+  card = model_card._card(
+    run_settings.Settings(settings), reports.Report("question-answering", {})
+  )
+  assert f'dataset: {{name: "{name}", type: "{name}"}}' in card
+  assert "| not evaluated | |" in card
+
+
+def test_the_card_lists_every_file_of_data_in_order(tmp_path):
+  for name in ("b.csv", "a.csv", "dev.csv"):
+    (tmp_path / name).write_text(name * 500)
+  (tmp_path / "data").mkdir()
+  for name in ("z.tsv", "y.tsv", "unread"):
+    (tmp_path / "data" / name).write_text("x")
+  settings = run_settings.Settings(
+    {
+      "train_file": [str(tmp_path / "b.csv"), str(tmp_path / "a.csv")],
+      "eval_file": str(tmp_path / "dev.csv"),
+      "data_dir": str(tmp_path / "data"),
+    }
+  )
+  rows = list(model_card._data_rows(settings))
+  assert [row.split(" | ")[:2] for row in rows] == [
+    ["| `b.csv`", "2,500"],
+    ["| `a.csv`", "2,500"],
+    ["| `dev.csv`", "3,500"],
+    ["| `y.tsv`", "1"],
+    ["| `z.tsv`", "1"],
+  ]
+
+
+@pytest.mark.parametrize(
+  "program, command",
+  [
+    ("run_ner.py", "python run_ner.py 'a b' c"),
+    ("bert-run-ner", "bert-run-ner 'a b' c"),
+  ],
+)
+def test_the_command_is_the_one_that_was_typed(monkeypatch, program, command):
+  monkeypatch.setattr("sys.argv", [f"/usr/bin/{program}"])
+  assert reports.command(["a b", "c"]) == command
+
+
 def test_a_run_without_room_for_its_report_goes_on(tmp_path, caplog):
   (tmp_path / "report.html").mkdir()  # It cannot be written.
   reports.write_all(
@@ -202,6 +359,8 @@ def test_a_model_that_was_not_trained_gets_no_card(tmp_path):
     ("eval_auc", "roc_auc"),
     ("exact_match", "exact_match"),
     ("eval_ndcg@10", "ndcg_at_10"),
+    ("eval_pearson", "pearsonr"),
+    ("exact", "exact_match"),
   ],
 )
 def test_metrics_have_the_names_of_the_hub(name, metric):

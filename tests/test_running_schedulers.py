@@ -61,8 +61,16 @@ def test_sagemakers_hosts_are_a_cluster():
 
 def test_elsewhere_there_is_none():
   job_without_step = {"SLURM_JOB_ID": "1", "SLURM_PROCID": "0"}
-  for environment in ({}, job_without_step):
+  step_without_task = {"SLURM_JOB_ID": "1", "SLURM_STEP_NODELIST": "n1"}
+  for environment in ({}, job_without_step, step_without_task):
     assert schedulers.tf_config(environment) is None
+
+
+def test_a_step_without_numbers_has_a_task_per_host_and_the_first_port():
+  config = schedulers.tf_config(
+    {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_PROCID": "0"}
+  )
+  assert config["cluster"]["worker"] == ["n1:20000"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from common import extensions
+from common import extensions, file_io
 from running import trackers
 
 RECORDS = [{"step": 3, "loss": 2.0}, {"step": 3, "eval/f1": 0.5}]
@@ -29,3 +29,22 @@ def test_each_file_records_alone(tmp_path, monkeypatch, files, kinds, history):
   # The final evaluation of TensorBoard has a file of its own.
   assert len(written) == ("json_lines" in files) + 2 * ("tensorboard" in files)
   assert trackers.history(str(tmp_path)) == history
+
+
+def test_records_are_in_the_files_while_the_run_goes_on(tmp_path, monkeypatch):
+  opened = []
+  open_file = file_io.open_for_appending
+  monkeypatch.setattr(
+    file_io,
+    "open_for_appending",
+    lambda path: opened.append(open_file(path)) or opened[-1],
+  )
+  run = trackers.Trackers(str(tmp_path), 0)
+  run.write(3, {"loss": 2.0, "worse": float("nan")})
+  assert trackers.history(str(tmp_path)) == [
+    {"step": 3, "loss": 2.0, "worse": None}
+  ]
+  (events,) = tmp_path.glob("events*")
+  assert b"loss" in events.read_bytes()
+  run.close()
+  assert [stream.closed for stream in opened] == [True]

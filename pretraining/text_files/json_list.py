@@ -13,7 +13,7 @@ _BLOCK_BYTES = 1 << 20
 # Bounds the memory that a damaged file takes before it is refused.
 _LONGEST_ELEMENT = 1 << 28
 _START = re.compile(rb'(\xef\xbb\xbf)?\s*\[\s*(\{\s*"|\{\s*$|"|$)')
-_BLANK = re.compile(r"[ \t\r\n]*")
+_NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _END = object()
 
 
@@ -90,10 +90,10 @@ class _Elements:
   def _next_character(self) -> str:
     """Moves to the next character that is not blank; "" at the end."""
     while True:
-      blank = _BLANK.match(self._text, self._position)
-      self._position = blank.end() if blank else self._position
-      if self._position < len(self._text):
-        return self._text[self._position]
+      if found := _NOT_BLANK.search(self._text, self._position):
+        self._position = found.start()
+        return found[0]
+      self._position = len(self._text)
       if not self._read_more():
         return ""
 
