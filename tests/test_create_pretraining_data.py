@@ -142,6 +142,51 @@ def test_dynamic_masking_goes_through_the_text_once(small):
   assert features["input_mask"].sum(1).mean() > 24
 
 
+FULL = {"packing": "full_sentences"}
+DYNAMIC = {"dynamic_masking": True, "max_predictions_per_seq": None}
+PHRASES = {"masking": "phrases", "phrases_file": "{folder}/phrases"}
+UNITS = {"units": "phrases"}
+
+
+@pytest.mark.parametrize(
+  "given, expected",
+  [
+    ({"dupe_factor": None}, {"dupe_factor": 10, "short_seq_prob": 0.1}),
+    (FULL, {**FULL, "short_seq_prob": 0.0, "masking": "pieces"}),
+    ({**FULL, "short_seq_prob": 0.5}, {**FULL, "short_seq_prob": 0.5}),
+    ({"do_whole_word_mask": True}, {"masking": "whole_words", "units": None}),
+    (
+      {**DYNAMIC, "dupe_factor": None},
+      {"masking": "none", "dupe_factor": 1, "packing": "sentence_pairs"},
+    ),
+    ({**DYNAMIC, **PHRASES}, {**UNITS, "masking": "none", "dupe_factor": 2}),
+    (
+      {**PHRASES, "mask_shares": "70,15,15"},
+      {**UNITS, "masking": "phrases", "mask_shares": [0.7, 0.5]},
+    ),
+    ({**DYNAMIC, "masking": "spans"}, "no effect with --dynamic_masking"),
+  ],
+)
+def test_the_options_that_flags_select(small, tmp_path, given, expected):
+  """The manifest of shards has them."""
+  (tmp_path / "phrases").write_text("the cat\n")
+  flags = {
+    name: value.format(folder=tmp_path) if name == "phrases_file" else value
+    for name, value in given.items()
+  }
+  flags = {**small, **flags, "shard_size_mb": 1}
+  if isinstance(expected, str):
+    script_runner.refuse(SCRIPT, expected, **flags)
+    return
+  finished = run(**flags)
+  assert "1 shard(s), described in " in finished.err
+  manifest = json.loads((tmp_path / "out/a.tfrecord.manifest.json").read_text())
+  assert {name: manifest[name] for name in expected} == expected
+  shards = manifest["shards"].values()
+  count = sum(shard["records"] for shard in shards)
+  assert f"Wrote {count} instances to " in finished.err
+
+
 def test_no_file_is_written_without_a_record(small, tmp_path):
   pathlib.Path(small["input_file"]).write_text("the cat\n\nthe dog\n")
   names = [f"{tmp_path}/out/{number}" for number in range(50)]

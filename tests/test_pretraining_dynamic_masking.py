@@ -1,5 +1,7 @@
 """Tests masks that are drawn anew each time a sequence is read."""
 
+import hashlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -207,6 +209,32 @@ def test_a_run_has_one_kind_if_it_is_replaced_together():
     in_runs = row[is_chosen]
     assert set(in_runs) <= set(own[is_chosen])
     assert len(set(in_runs)) <= -(-is_chosen.sum() // 2)
+
+
+@pytest.mark.parametrize(
+  "masking_name, expected",
+  [
+    ("pieces", "e7fd1eb1047e8d24"),
+    ("whole_words", "2ebbe7491c88669a"),
+    ("spans", "63f82f37deeab9dd"),
+    ("ngrams", "18b28807dbd68cd8"),
+  ],
+)
+def test_masks_stay_the_same_in_new_versions(masking_name, expected):
+  """A resumed run goes on with the same masks."""
+  masked = apply(sequences(rows=16), step=7, masking=masking_name)
+  digest = hashlib.sha256()
+  for name in ("input_ids", "masked_lm_positions", "masked_lm_ids"):
+    digest.update(masked[name].astype("<i4").tobytes())
+  assert digest.hexdigest()[:16] == expected
+
+
+@pytest.mark.parametrize(
+  "options, count", [({"masked_lm_prob": 0.0}, 1), ({"max_predictions": 0}, 0)]
+)
+def test_one_token_is_masked_unless_none_may_be(options, count):
+  masked = apply(sequences(rows=8), **options)
+  assert (masked["masked_lm_weights"].sum(axis=1) == count).all()
 
 
 @pytest.mark.parametrize("options", [{}, WORDS])

@@ -172,6 +172,7 @@ def test_files_without_a_record_are_skipped(tmp_path, caplog):
     ("masked_lm_positions", [8, 0], "8, which must be from 0 to 7"),
     ("segment_ids", [0, 0, 0, 2, 0, 0, 0, 0], "2, which must be from 0 to 1"),
     ("next_sentence_labels", [2], "2, which must be from 0 to 1"),
+    ("input_mask", [1, 2, 0, 0, 0, 0, 0, 0], "2, which must be from 0 to 1"),
   ],
 )
 def test_bad_values_are_named(tmp_path, monkeypatch, name, values, fault):
@@ -187,6 +188,40 @@ def test_bad_values_are_named(tmp_path, monkeypatch, name, values, fault):
   with pytest.raises(errors.InputError, match=expected):
     with data.faults_named():
       list(itertools.islice(batches, 3))
+
+
+def test_records_to_be_masked_are_checked_and_may_stay_unmasked(
+  tmp_path, vocab_file
+):
+  """A network of next words masks nothing, and needs no vocabulary."""
+  path = write(tmp_path / "good", masked=False)
+  data = open_input(path, masks=False)
+  batch = next(
+    iter(data.repeated_batches(ONE_DEVICE, batch_size=2, trim=False))
+  )
+  assert not data.is_masked and batch["word_starts"][0, 1] == 1
+  assert "masked_lm_ids" not in batch
+  starts = [0, 2, 1, 1, 0, 0, 0, 0]
+  bad = write(tmp_path / "bad", masked=False, word_starts=starts)
+  with pytest.raises(errors.InputError, match="word_starts holds 2, .* 0 to 1"):
+    open_input(bad, vocab_file=vocab_file)
+
+
+def test_labels_of_an_objective_are_read_and_checked(tmp_path):
+  path = write(tmp_path / "a", 1, extra=[2], share=[0.5])
+  labels = {"extra": (1, 3), "share": (1, None)}
+  data = open_input(path, labels=labels)
+  batch = next(
+    iter(data.repeated_batches(ONE_DEVICE, batch_size=1, trim=False))
+  )
+  assert (batch["extra"].numpy(), batch["share"].numpy()) == ([[2]], [[0.5]])
+  assert "next_sentence_labels" not in batch
+  for more, reason in (
+    ({"other": (1, 2), "extra": (1, 3)}, "has no other, which --objectives"),
+    ({"extra": (1, 2)}, "extra holds 2, which must be from 0 to 1"),
+  ):
+    with pytest.raises(errors.InputError, match=reason):
+      open_input(path, labels=more)
 
 
 def test_masks_with_holes_give_the_loss_of_padded_batches(
@@ -215,7 +250,7 @@ def test_masks_with_holes_give_the_loss_of_padded_batches(
     tiny_model.assert_close(losses[name], loss)
 
 
-def test_a_plateau_is_named_with_flags_to_try(tmp_path, caplog):
+def test_a_plateau_is_named_with_flags_to_try(tmp_path, caplog, monkeypatch):
   """Six masked words, all different: guessing one costs log(6)."""
   data = open_input(write(tmp_path / "a"))
 
@@ -227,3 +262,8 @@ def test_a_plateau_is_named_with_flags_to_try(tmp_path, caplog):
   data.warn_of_plateau("any", np.log(6), labels)
   assert re.search(says("any_loss", "1.79", "plateau"), caplog.text)
   assert re.search(says("1.79", "--num_train_steps", "more"), caplog.text)
+  # Half of the records cost log(3).
+  caplog.clear()
+  monkeypatch.setattr(inputs, "_COUNTED_RECORDS", 3)
+  data.warn_of_plateau("any", np.log(3), labels)
+  assert "1.10" in caplog.text

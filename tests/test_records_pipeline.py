@@ -79,6 +79,20 @@ def test_the_order_is_a_function_of_the_seed(files):
   assert numbers_of(shuffled(files, seed=6), 2 * COUNT) != order
 
 
+def test_the_order_stays_the_same_in_new_versions(files, tmp_path):
+  """A resumed run goes on with the same records."""
+  order = numbers_of(shuffled(files, window=4), 2 * COUNT)
+  epochs = [order[:COUNT], order[COUNT:]]
+  assert epochs == [
+    [8, 0, 7, 9, 2, 10, 11, 1, 12, 5, 4, 3, 6],
+    [9, 7, 0, 8, 10, 2, 11, 1, 5, 12, 3, 4, 6],
+  ]
+  path = write_lengths(tmp_path / "a", [n * 37 % 64 + 1 for n in range(70)])
+  stream = bucketed([path])
+  numbers = [29, 29, 29, 10, 28, 9, 9, 9, 62, 62, 43, 43, 14, 59, 59, 59]
+  assert [int(next(stream)[0]) for _ in numbers] == numbers
+
+
 def test_a_window_as_large_as_the_data_shuffles_all_of_it(files):
   epochs = 60
   order = np.reshape(numbers_of(shuffled(files), epochs * COUNT), (epochs, -1))

@@ -3,6 +3,8 @@
 The tests need no TPU: they replace only the calls that would reach one.
 """
 
+import json
+import os
 import types
 
 import numpy as np
@@ -117,6 +119,30 @@ def test_workers_are_joined_before_devices_are_listed(monkeypatch, name):
     tf.distribute, "MultiWorkerMirroredStrategy", lambda: strategy
   )
   assert distribution.make_strategy(name) is strategy
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_a_schedulers_workers_become_tf_config(monkeypatch, is_set):
+  """Unless it is set: then it counts."""
+  monkeypatch.setenv("SM_HOSTS", '["a", "b"]')
+  monkeypatch.setenv("SM_CURRENT_HOST", "b")
+  monkeypatch.setenv("TF_CONFIG", "own")
+  if not is_set:
+    monkeypatch.delenv("TF_CONFIG")
+  found = []
+  monkeypatch.setattr(
+    tf.distribute,
+    "MultiWorkerMirroredStrategy",
+    lambda: found.append(os.environ["TF_CONFIG"]),
+  )
+  distribution.make_strategy("multi_worker_mirrored")
+  if is_set:
+    assert found == ["own"]
+  else:
+    assert json.loads(found[0]) == {
+      "cluster": {"worker": ["a:20000", "b:20000"]},
+      "task": {"type": "worker", "index": 1},
+    }
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,31 @@ def test_values_that_are_not_finite_are_worst():
   assert saved == [4]
 
 
+@pytest.mark.parametrize(
+  "values, messages",
+  [
+    (
+      [0.5, 0.25, 0.75, 0.5, 0.5],
+      [
+        "best f1 so far: 0.5",
+        "best f1 so far: 0.75",
+        "stopping early: f1 was best (0.75) at step 3",
+      ],
+    ),
+    ([float("nan")] * 2, ["stopping early: f1 was never a finite number"]),
+    ([0.5, 0.25], ["best f1 so far: 0.5"]),
+  ],
+)
+def test_the_best_value_and_an_early_end_are_logged(caplog, values, messages):
+  caplog.set_level(logging.INFO, logger="absl")
+  evaluation, _ = evaluation_of(values, patience=2)
+  for step in range(1, len(values) + 1):
+    assert not evaluation.should_stop
+    evaluation.run(step)
+  assert caplog.messages == messages
+  assert evaluation.should_stop == messages[-1].startswith("stopping")
+
+
 @pytest.mark.parametrize("name", ["loss", "eval_loss"])
 def test_the_lower_loss_decides_between_equal_values(name):
   nan = float("nan")
