@@ -1,8 +1,9 @@
 """Tests the runs of --seeds and --search, and their tables."""
 
 import pytest
+from absl import flags as absl_flags
 
-from common import errors, extensions, run_settings
+from common import errors, extensions, flags, run_settings
 from message_facts import says
 from running import repetitions
 from running.repetitions import restart_flags, search_flags, seed_flags
@@ -23,6 +24,8 @@ def test_median_mean_and_deviation():
   assert float(loss[3]) == 0
   # A single seed has no deviation.
   _, loss = seed_flags.summary({1: {"loss": 0.25}}).splitlines()
+  table = seed_flags.summary({1: dict.fromkeys("dbeca", 1.0)})
+  assert [line[0] for line in table.splitlines()] == list(" abcde")
   cells = [f"     {value}" for value in ("0.25000", "0.25000", "0.00000")]
   assert loss == "".join(["loss    ", *cells, cells[0]])
 
@@ -90,9 +93,14 @@ def test_the_table_of_a_search_begins_with_the_best():
     "eval_f1",
   )
   assert text == "seed\teval_f1\tloss\n2\t0.75\t2\n3\t0.75\t3\n1\t0.5\t1\n"
+  one = search_flags.search_table(
+    {1: {"seed": 1}}, {1: dict.fromkeys("dbfeca", 1.0)}, "f"
+  )
+  assert one == "seed\tf\ta\tb\tc\td\te\n" + "\t".join("1" * 7) + "\n"
 
 
-def test_a_grid_leaves_a_table_and_the_best_model(tmp_path, capsys):
+def test_a_grid_leaves_a_table_and_the_best_model(tmp_path, capsys, caplog):
+  caplog.set_level("INFO", logger="absl")
   settings = run_settings.Settings(
     {"output_dir": str(tmp_path), "seed": 0, "search": ["seed=1,2,3"]},
     parse=lambda name, text: int(text),
@@ -116,9 +124,48 @@ def test_a_grid_leaves_a_table_and_the_best_model(tmp_path, capsys):
     assert table == "seed\tf1\n2\t1.5\n1\t0.5\n3\t0.5\n"
     assert capsys.readouterr().out == table
     assert (tmp_path / "final_model" / "weights").read_text() == "2"
+    best = f"a copy of {tmp_path}/seed=2/final_model, is in {tmp_path}/final_"
+    assert best in caplog.messages[-1]
   (tmp_path / "search_results.tsv").unlink()
   with pytest.raises(errors.InputError, match="belongs to a run without --"):
     run_grid(True)
+
+
+@pytest.mark.parametrize(
+  "output_dir, search, is_refused",
+  [
+    ("gs://bucket/run", ["seed=1,2"], True),
+    ("gs://bucket/run", None, False),
+    ("run", ["seed=1,2"], False),
+    (None, ["seed=1,2"], False),
+  ],
+)
+def test_a_search_needs_a_local_folder(
+  monkeypatch, output_dir, search, is_refused
+):
+  values = flags.FLAGS.__class__()
+  monkeypatch.setattr(flags, "FLAGS", values)
+  for name, value in (("output_dir", output_dir), ("seed", "0")):
+    absl_flags.DEFINE_string(name, value, "", flag_values=values)
+  absl_flags.DEFINE_list("search", None, "", flag_values=values)
+  values(["x"])
+  values["search"].value = search
+  if is_refused:
+    with pytest.raises(errors.InputError, match="=gs://bucket/run is remote"):
+      search_flags._check()
+  else:
+    search_flags._check()
+
+
+def test_a_searched_flag_that_is_given_is_refused(monkeypatch):
+  values = flags.FLAGS.__class__()
+  monkeypatch.setattr(flags, "FLAGS", values)
+  for name in ("output_dir", "seed", "search"):
+    absl_flags.DEFINE_string(name, None, "", flag_values=values)
+  values(["x", "--seed=3"])
+  values["search"].value = ["seed=1,2"]
+  with pytest.raises(errors.InputError, match="--seed is given"):
+    search_flags._check()
 
 
 def test_seeds_leave_a_table_of_their_scores(tmp_path, capsys, caplog):

@@ -52,7 +52,7 @@ def written(tmp_path, monkeypatch):
     ),
     reports.Report(
       "text-classification",
-      {"eval_f1": np.float32(0.5), "loss": 1.25},
+      {"loss": 1.25, "eval_f1": np.float32(0.5), "eval_auc": 0.75},
       "f1 of <b>",
       ["no", "<b>"],
       np.array([[3, 1], [0, 4]]),
@@ -94,6 +94,13 @@ WEIGHTED = {"class_weights": "balanced"}
     ),
     ([[9, 1], [6, 4]], {"do_train": False}, []),
     ([[20, 0], [1, 4]], ENOUGH, []),
+    # A class of one example counts.
+    ([[4, 0], [0, 1]], {}, []),
+    (
+      [[4, 0], [1, 0]],
+      {},
+      ["the mean recall is 0.50", "the recall of '<b>' is 0/1"],
+    ),
     (
       [[9, 1], [6, 4]],
       {"optimizer": "lamb", "learning_rate": 0.1},
@@ -170,8 +177,10 @@ def test_the_columns_of_mistakes(tmp_path, has_probabilities):
       "text-classification",
       {},
       labels=["a", "b"],
-      confusions=np.array([[3, 0], [0, 0]]),
+      confusions=np.array([[1, 0], [0, 0]]),
       mistakes=mistakes,
+      # The correct classes are unknown.
+      probabilities=np.array([[0.75, 0.25]]),
     ),
   )
   page = (tmp_path / "report.html").read_text("utf-8")
@@ -182,6 +191,7 @@ def test_the_columns_of_mistakes(tmp_path, has_probabilities):
   head = "".join(f"<th>{name}</th>" for name in names)
   cells = ["".join(f"<td>{each}</td>" for each in row) for row in rows]
   assert f"<table><tr>{head}</tr><tr>{cells[0]}</tr><tr>{cells[1]}</tr>" in page
+  assert "--share:1.00" in page and "<figure>" not in page
   assert "<h2>Classes" not in page and "nan" not in page.partition("<h2>")[2]
   # The settings are a table without names of columns.
   assert "<table><tr><td>do_train</td><td>false</td></tr><tr><td>out" in page
@@ -189,7 +199,12 @@ def test_the_columns_of_mistakes(tmp_path, has_probabilities):
 
 def test_the_page_shows_scores_curves_and_confusions(written):
   page = (written / "report.html").read_text("utf-8")
-  assert '<td>eval_f1</td><td class="number">0.5</td>' in page
+  scores = r'<td>(\w+)</td><td class="number">([\d.]+)</td>'
+  assert re.findall(scores, page.partition("<h2>Classes")[0])[:3] == [
+    ("eval_auc", "0.75"),
+    ("eval_f1", "0.5"),
+    ("loss", "1.25"),
+  ]
   assert "<pre>f1 of &lt;b&gt;</pre>" in page
   assert ">python run_classifier.py &#x27;&lt;b&gt;&#x27; --train" in page
   assert re.findall(r"<figcaption>(.*?)</figcaption>", page) == [
@@ -229,6 +244,7 @@ def test_the_card_names_scores_data_and_use(written):
   assert "pipeline_tag: text-classification\n" in head
   (metrics,) = re.findall(r"metrics: (.*)", head)
   assert json.loads(metrics) == [
+    {"type": "roc_auc", "name": "eval_auc", "value": 0.75},
     {"type": "f1", "name": "eval_f1", "value": 0.5},
     {"type": "loss", "name": "loss", "value": 1.25},
   ]
@@ -236,7 +252,8 @@ def test_the_card_names_scores_data_and_use(written):
   assert f"| `train.csv` | 11 | `{digest}` |" in text
   assert "`no`, `<b>`" in text and "folder.d" not in text
   assert 'text_models.load(".")' in text and "--model_dir=. " in text
-  assert "--train_file=train.csv,train.csv\n" in text
+  typed = "python run_classifier.py '<b>' --train_file=train.csv,train.csv"
+  assert f"{typed}\n" in text
   assert str(written) not in card  # No path of this machine.
   assert "model.classify([(" in text
   assert "$" not in card
@@ -298,7 +315,7 @@ def test_the_card_lists_every_file_of_data_in_order(tmp_path):
   for name in ("b.csv", "a.csv", "dev.csv"):
     (tmp_path / name).write_text(name * 500)
   (tmp_path / "data").mkdir()
-  for name in ("z.tsv", "y.tsv", "unread"):
+  for name in ("z.tsv", "y.tsv", "x.b", "w.b", "a.b", "c.b", "unread"):
     (tmp_path / "data" / name).write_text("x")
   settings = run_settings.Settings(
     {
@@ -312,8 +329,10 @@ def test_the_card_lists_every_file_of_data_in_order(tmp_path):
     ["| `b.csv`", "2,500"],
     ["| `a.csv`", "2,500"],
     ["| `dev.csv`", "3,500"],
-    ["| `y.tsv`", "1"],
-    ["| `z.tsv`", "1"],
+    *(
+      [f"| `{name}`", "1"]
+      for name in ("a.b", "c.b", "w.b", "x.b", "y.tsv", "z.tsv")
+    ),
   ]
 
 

@@ -209,7 +209,7 @@ def test_what_xla_compiles_on_a_cpu(parse, jit, optimizer, compiles):
   assert ("_XlaMustCompile" in text) == compiles
 
 
-def test_bucketing_needs_shapes_that_vary(parse):
+def test_bucketing_needs_shapes_that_vary(parse, monkeypatch):
   strategy = tf.distribute.get_strategy()
   settings = parse(jit_compile="false")
   assert not harness.is_bucketed(settings, strategy)
@@ -217,6 +217,11 @@ def test_bucketing_needs_shapes_that_vary(parse):
   assert harness.is_bucketed(settings, strategy)
   settings = parse(bucket_by_length="true", jit_compile="true")
   with pytest.raises(errors.InputError, match="pass --jit_compile=false"):
+    harness.is_bucketed(settings, strategy)
+  # A TPU always compiles.
+  monkeypatch.setattr(harness.distribution, "is_tpu", lambda _: True)
+  settings = parse(bucket_by_length="true", jit_compile="false")
+  with pytest.raises(errors.InputError, match="length: leave it out$"):
     harness.is_bucketed(settings, strategy)
 
 
@@ -242,18 +247,19 @@ def test_evaluation_during_training(parse):
 
 
 @pytest.mark.parametrize(
-  "best, message",
+  "best, flags, message",
   [
-    (None, "the last step, 30: --save_best=f1 was never a finite number"),
-    (20, "the best weights, of step 20, are in .*best_model: pass --use_best"),
+    (None, False, "the last step, 30: --save_best=f1 was never a finite numb"),
+    (20, False, "of step 20, are in .*/best_model: pass --use_best to use tho"),
+    (20, None, "of step 20, are in (.*/best_model): pass --model_dir=\\1 and"),
   ],
 )
-def test_the_final_weights_are_logged(parse, caplog, best, message):
+def test_the_final_weights_are_logged(parse, caplog, best, flags, message):
   settings = parse(eval_steps=5, save_best="f1")
   settings = run_settings.Settings(
     {
       **{name: settings.get(name) for name in ("save_best", "output_dir")},
-      "use_best": False,
+      **({} if flags is None else {"use_best": flags}),
       "bert_config_file": settings.bert_config_file,
       "max_seq_length": 16,
     }
@@ -356,6 +362,7 @@ def test_what_a_training_consists_of(
 def test_the_best_weights_are_kept_and_may_be_the_final_ones(
   parse, calls, monkeypatch, caplog, save_best, use_best, final
 ):
+  caplog.set_level(logging.INFO, logger="absl")
   loaded = []
   monkeypatch.setattr(
     harness.weight_files, "load", lambda _, path: loaded.append(path)
@@ -380,4 +387,5 @@ def test_the_best_weights_are_kept_and_may_be_the_final_ones(
   kept = [(best, 6)] if save_best else []
   assert written == [*kept, (f"{settings.output_dir}/final_model", final)]
   assert loaded == ([best] if use_best else [])
+  assert ("weights of step 6, the best" in caplog.text) == bool(use_best)
   assert not [r for r in caplog.records if r.levelno >= logging.WARNING]

@@ -196,6 +196,7 @@ def test_finished_run_does_nothing(tmp_path, caplog):
   with caplog.at_level(logging.INFO, logger="absl"):
     trainer.train(lambda step: pytest.fail("asked for data"))
   assert "nothing to train" in caplog.text
+  assert "is at step 1, and this command ends at step 1;" in caplog.text
 
 
 def stopping_evaluation(number, at_step):
@@ -214,11 +215,15 @@ def stopping_evaluation(number, at_step):
 @pytest.mark.parametrize(
   "devices, number", [(ONE, signal.SIGTERM), (TWO, signal.SIGINT)]
 )
-def test_run_resumes_after_a_signal(tmp_path, whole, devices, number):
+def test_run_resumes_after_a_signal(tmp_path, whole, devices, number, caplog):
+  caplog.set_level(logging.INFO, logger="absl")
   before = signal.getsignal(number)
   with pytest.raises(SystemExit) as exit_info:
     run(tmp_path, evaluation=stopping_evaluation(number, 6), devices=devices)
   assert exit_info.value.code == loop.EXIT_INTERRUPTED == 75
+  name = signal.Signals(number).name
+  assert f"{name}: finishing the current steps" in caplog.text
+  assert f"stopped by {name}; step 6 is saved" in caplog.text
   assert signal.getsignal(number) == before
   assert run_folder.newest_checkpoint(str(tmp_path)).step == 6
   assert_same(whole(devices), run(tmp_path, devices=devices))
@@ -240,6 +245,12 @@ def test_all_processes_stop_at_the_same_step(tmp_path, monkeypatch):
   # If a signal arrives during an exchange, the others learn of it at the next.
   assert trainer._agreed(stop, 0.5) == (False, 0.5) and stop.by
   assert trainer._agreed(stop, 0.25) == (True, 0.25)
+  other = loop.StopRequest()
+  monkeypatch.setattr(
+    distribution, "all_gather", lambda *_: np.array([[0.0, 1.0], [1.0, 2.0]])
+  )
+  assert trainer._agreed(other) == (True, 2.0)
+  assert (other.by, stop.by) == ("a signal to another process", "SIGTERM")
 
 
 def test_all_processes_use_the_time_of_the_slowest(tmp_path, monkeypatch):
@@ -364,6 +375,23 @@ def test_ruined_weights_are_not_saved(tmp_path, whole, init_lr):
   assert_same(whole(), run(tmp_path))
 
 
+@pytest.mark.parametrize("scale, limit", [(0.001, 1000.0), (5.0, 5000.0)])
+def test_the_norm_of_weights_may_grow_a_thousandfold(tmp_path, scale, limit):
+  """Weights that are nearly 0 count as weights of norm 1."""
+  model = Toy()
+  for variable in model.variables:
+    variable.assign(tf.zeros_like(variable))
+  model.bias.assign([scale])
+  trainer = make_trainer(tmp_path, model=model)
+  trainer._check_start(0)
+  assert trainer._norm_limit == pytest.approx(limit)
+  model.bias.assign([limit * 0.999])
+  trainer._check_weights(3)
+  model.bias.assign([limit * 1.001])
+  with pytest.raises(errors.InputError, match="step 3 .* from the beginning$"):
+    trainer._check_weights(3)
+
+
 def test_weights_that_were_ruined_before_are_not_trained(tmp_path):
   state = state_of(make_trainer(tmp_path))
   state["output/bias"] = np.float32([np.nan])
@@ -469,7 +497,7 @@ def test_ordinary_overflows_do_not_count_as_bad_steps(tmp_path, caplog):
     train(trainer, tmp_path / "b")
 
 
-def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
+def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path, caplog):
   results = iter([3.0, 1.0, 2.0, 1.5, 0.0])
   saved = []
 
@@ -487,8 +515,10 @@ def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path):
   state = run(tmp_path, evaluation=evaluation())
   assert saved == [2, 4]
   assert state["global_step"] == 8
+  assert "nothing to train" not in caplog.text
   state = run(tmp_path, evaluation=evaluation())
   assert state["global_step"] == 8
+  assert "step 8, and --early_stopping_patience ended" in caplog.text
 
 
 def test_a_signal_precedes_an_evaluation(tmp_path, whole, monkeypatch):
