@@ -90,13 +90,13 @@ async def asking(models, limits=None, *hosts, **options):
     yield ask
 
 
-def start_script(folder, flag="saved_model_dir", **options):
+def start_script(folder, flag="saved_model_dir", port=0, **options):
   """Starts serve.py with Popen's `options`; returns its process and URL."""
   process = subprocess.Popen(
     [
       sys.executable,
       str(script_runner.ROOT / "serve.py"),
-      "--port=0",
+      f"--port={port}",
       f"--{flag}={folder}",
     ],
     stdout=subprocess.PIPE,

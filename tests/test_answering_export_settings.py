@@ -91,6 +91,8 @@ def test_input_settings_come_from_the_training(caplog):
 def test_pairs_are_known_from_the_column_of_the_second_text():
   trained = config(**LABELS, input_settings={"text_b_column": "b"})
   assert resolved(trained, head="classification").text_pairs
+  assert resolved(trained, head="embedding").text_pairs
+  assert not resolved(trained, head="span").text_pairs
 
 
 def test_defaults_are_those_of_the_scripts():
@@ -101,3 +103,13 @@ def test_defaults_are_those_of_the_scripts():
   assert (settings.max_seq_length, settings.doc_stride) == (128, 0)
   settings = resolved(config(**LABELS), head="classification")
   assert settings.max_seq_length == 64
+
+
+def test_a_model_needs_weights():
+  with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "bert_config.json")
+    with open(path, "w", encoding="utf-8") as stream:
+      stream.write(config().to_json_string())
+    settings = serving_models.export_settings_of({"bert_config_file": path})
+    with pytest.raises(errors.InputError, match="pass --init_checkpoint or"):
+      export_settings.find_model(settings)

@@ -95,6 +95,8 @@ def test_the_server_answers_in_the_form_of_the_pipeline(model):
   [
     ({"labels": []}, "labels"),
     ({"labels": "man"}, "'man'"),
+    ({"labels": ["man", ""]}, "['man', '']"),
+    ({"labels": ["a"], "hypothesis_template": 5}, "hypothesis_template is 5"),
     ({"labels": ["a"], "hypothesis_template": "no place"}, "no place"),
     ({"labels": ["a"], "hypothesis_template": "{} {}"}, "{} {}"),
     ({"labels": ["a"], "multi_label": "yes"}, "'yes'"),
@@ -127,3 +129,8 @@ def test_pairs_and_other_models_are_refused(model):
 )
 def test_which_models_fit(labels, fits):
   assert zero_shot.fits(labels) == fits
+
+
+def test_large_scores_do_not_overflow():
+  scores = np.array([[1000.0, 0.0], [0.0, 0.0]])
+  np.testing.assert_array_equal(zero_shot._softmax(scores), [[1, 0], [0.5] * 2])

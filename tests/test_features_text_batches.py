@@ -5,6 +5,7 @@ import pytest
 import serving_models
 from common import errors
 from features import text_batches
+from text import cut_texts
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +82,20 @@ def test_blocks_read_no_further_than_needed():
   unread = iter(examples(4, 4, 4))
   next(text_batches.blocks(unread, 8))
   assert len(list(unread)) == 1
+
+
+@pytest.mark.parametrize(
+  "line, cut",
+  [
+    ("up up up up", 0),
+    ("up up up up up", 1),
+    ("up ||| on on", 0),
+    ("up up ||| on", 0),
+    ("up up ||| on on", 1),
+  ],
+)
+def test_texts_that_do_not_fit_are_counted(tokenizer, line, cut, caplog):
+  counter = cut_texts.CutTexts(6)
+  text_batches.make_line_encoder(tokenizer, 6, cut=counter)(0, line)
+  counter.log()
+  assert [m[:8] for m in caplog.messages] == ["1 of 1 t"] * cut

@@ -202,7 +202,10 @@ def test_many_connections_and_a_request_during_sigterm(saved_model):
     assert received == [(200, {"predictions": [[1]]})]
     _, log = process.communicate(timeout=25)
     assert process.returncode == 0
-    assert "/worker/10" in log and "stopped; texts: 3, batches: 3" in log
+    assert f"loaded {saved_model}/10" in log
+    assert "stopped; texts: 3, batches: 3" in log
+    # The port was not known before.
+    assert "example request" not in log
     assert "socket.accept" not in log and "Unhandled" not in log
   finally:
     process.kill()
@@ -220,7 +223,9 @@ def test_a_model_folder_is_served_without_an_export(tmp_path):
     problem_type="single_label_classification",
   )
   texts = ["the gold star", "he was up the street"]
-  process, url = served.start_script(folder, "model_dir")
+  with socket.create_server(("127.0.0.1", 0)) as free:
+    port = free.getsockname()[1]
+  process, url = served.start_script(folder, "model_dir", port)
   try:
     body = json.dumps({"instances": texts}).encode()
     with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as answer:
@@ -229,8 +234,9 @@ def test_a_model_folder_is_served_without_an_export(tmp_path):
       numbers = answer.read().decode()
   finally:
     process.kill()
-    process.wait()
-  assert url.endswith("/stars")
+    _, log = process.communicate()
+  assert url == f"http://127.0.0.1:{port}/v1/models/stars"
+  assert f"""["some text"]}}' {url}:predict""" in log
   assert_same(text_models.load(str(folder)).classify(texts), predictions)
   assert '\nbert_requests_total{status="200"} 1\n' in numbers
 

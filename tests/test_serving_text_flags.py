@@ -8,11 +8,12 @@ import sys
 import numpy as np
 import pytest
 
+import modeling
 import script_runner
 import serving_models
 import test_head_answers
 import test_layout
-from common import errors, run_settings
+from common import console, errors, run_settings
 from message_facts import says
 from serving import text_flags, text_models
 from test_head_answers import PAIRS, ROWS, SECOND, TEXTS, assert_same
@@ -254,3 +255,69 @@ def test_texts_of_two_flags_are_put_together(
   # A place of standard input says more than the name of a flag.
   assert [texts for _, texts in found] == [texts for _, texts in expected]
   assert [place for place, _ in found] == [place for place, _ in expected]
+
+
+class Loaded:
+  """A model that answers with its texts; `loads` records how it is loaded."""
+
+  tokenizer = None
+
+  def __init__(self, stored, loads):
+    values = {**serving_models.config().to_dict(), "input_settings": stored}
+    self.config, self._loads = modeling.BertConfig.from_dict(values), loads
+    self.texts = ["text"]
+
+  def load(self, folder, **options):
+    self._loads.append((folder, options))
+    self.texts = ["text_a", "text_b"][: 1 + options.get("text_pairs", False)]
+    return self
+
+  def servable(self, head):
+    self._loads.append(head)
+    return self
+
+  def answerer(self):
+    return lambda rows: [{"texts": row} for row in rows]
+
+
+@pytest.mark.parametrize(
+  "flags, stored, is_export, loads",
+  [
+    ({}, {}, False, [{"batch_size": 32}]),
+    ({"batch_size": 7}, {}, False, [{"batch_size": 7}]),
+    ({"predict_batch_size": 9}, {}, False, [{"batch_size": 9}]),
+    (
+      {"null_score_diff_threshold": "1.5"},
+      {},
+      False,
+      [{"batch_size": 32, "null_score_diff_threshold": 1.5}],
+    ),
+    # Another program's classifier does not tell whether it takes pairs.
+    (
+      {"text_b": ["b"]},
+      {},
+      False,
+      [{"batch_size": 32}, {"batch_size": 32, "text_pairs": True}],
+    ),
+    ({"text_b": ["b"]}, {"max_seq_length": 9}, False, "takes 1 text"),
+    ({"text_b": ["b"]}, {}, True, "takes 1 text"),
+  ],
+)
+def test_how_the_model_of_texts_is_loaded(
+  flags, stored, is_export, loads, monkeypatch, capsys
+):
+  found = []
+  monkeypatch.setattr(text_flags, "_names", ["text", "text_b"])
+  monkeypatch.setattr(text_flags, "is_export", lambda: is_export)
+  monkeypatch.setattr(text_models, "load", Loaded(stored, found).load)
+  given = {"text": ["a"], "model_dir": "m", **flags}
+  settings = run_settings.Settings(given, set(given))
+  with console.session():
+    if isinstance(loads, str):
+      with pytest.raises(errors.InputError, match=loads):
+        text_flags._print_answers(settings, "classification")
+      return
+    text_flags._print_answers(settings, "classification")
+  assert found == [*(("m", options) for options in loads), "classification"]
+  texts = ["a", *flags.get("text_b", [])]
+  assert json.loads(capsys.readouterr().out) == {"texts": texts}

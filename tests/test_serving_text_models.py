@@ -187,6 +187,12 @@ def test_folders_of_other_programs_give_the_same_states(bert, tmp_path):
     loaded.embed("the street", pooling="pooled")
 
 
+class Table(list):
+  """A table iterates over the names of its columns, as in pandas."""
+
+  columns = ("text",)
+
+
 @pytest.mark.parametrize(
   "ask, sentence",
   [
@@ -238,6 +244,7 @@ def test_folders_of_other_programs_give_the_same_states(bert, tmp_path):
       lambda b: b.embed({"text": ["x"]}),
       "texts of the type dict; expected a s",
     ),
+    (lambda b: b.embed(Table()), says("Table", "expected")),
     (lambda b: b.answer(["a"], None), says("NoneType", "expected")),
     (lambda b: b.classify("x", labels="ab"), says("'ab'", "expected")),
     (lambda b: b.next_sentence(["a", "b"]), "takes pairs of strings .text_a"),
@@ -281,6 +288,8 @@ def test_folders_without_a_model_are_refused_when_loaded(tmp_path):
     ({"engine": "onnx", "quantize": "int4"}, "expected one of none, int8"),
     ({"batch_size": 0}, says("batch_size", "0", "1", "expected", "least")),
     ({"num_threads": -1}, says("num_threads", "-1", "0", "expected", "least")),
+    # TensorFlow has started before.
+    ({"num_threads": 77}, says("num_threads=77")),
     ({"engine": "onnx", "dtype": "bfloat16"}, "no effect with --engine=onnx"),
     (
       {"engine": "litert", "dtype": "bfloat16"},

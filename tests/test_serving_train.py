@@ -267,3 +267,17 @@ def test_a_scikit_learn_pipeline_is_validated(fast):
   assert [*steps.classes_] == [3, 7]
   expected = np.array([3, 7])[shares.argmax(1)]
   assert (steps.predict(TEXTS) == expected).all()
+
+
+def test_an_estimator_trains_with_its_flags_or_without(called, monkeypatch):
+  pytest.importorskip("sklearn")
+  from serving import estimator
+
+  loaded = []
+  monkeypatch.setattr(text_models, "load", loaded.append)
+  for flags in ({"seed": 3}, None):
+    estimator.TextClassifier("m", flags).fit(np.array([["a", "b"]]), [7])
+  (_, first), (_, second) = called
+  assert first["seed"] == 3 and "seed" not in second
+  assert first["model_dir"] == second["model_dir"] == "m"
+  assert loaded == [f"{flags['output_dir']}/final_model" for _, flags in called]

@@ -205,6 +205,8 @@ def test_a_script_predicts_with_an_export_without_tensorflow(
     tables.append([list(map(float, row.split())) for row in rows])
     named = (tmp_path / name / "predictions.tsv").read_text()
     assert named.startswith("id\tlabel\tprobability\t")
+    log = (tmp_path / name / "log.txt").read_text()
+    assert ": 1 of 5 texts are longer than 16 tokens" in log
   assert_same(*tables)
 
 
