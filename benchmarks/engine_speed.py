@@ -1,6 +1,6 @@
 """Measures embedding and classification in this project's and peers' engines.
 
-Each engine runs in its own process, which loads a file that an earlier process
+Each engine runs in its own process, which loads a file that another process
 wrote, so speed, memory and file size are as in production. Speed is measured on
 texts of random words: batches of texts with the same number of word pieces, and
 a single text with 22 word pieces. Times include tokenization and end with NumPy
@@ -21,13 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-import step_speed
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BATCHES = ((64, 16), (32, 64), (32, 128))
-SINGLE_TOKENS = 22
+_SINGLE_TOKENS = 22
 # Number of texts for the calibration of NNCF.
 _SAMPLES = 200
+THREADS = ("all threads", "one thread")
 # {name: (engine, dtype)}. This project's engines are lower case, peers'
 # (engine_peers.py) are not. Table rows select contenders by name prefixes.
 CONTENDERS = {
@@ -48,19 +47,36 @@ CONTENDERS = {
 
 
 class Job(NamedTuple):
-  """A process's job: to write a file, to measure, or to compute answers."""
+  """A process's job: to measure, or to compute answers or a file."""
 
   contender: str  # Key of CONTENDERS.
   model: pathlib.Path  # Folder in Hugging Face's layout.
   files: pathlib.Path | None = None  # The folder for the engines' files.
-  make: bool = False  # Whether to write the file unless it exists.
+  threads: str = THREADS[0]
   seconds: float = 5.0  # The length of each measurement.
   head: str = "embedding"  # Or "classification".
-  pairs: pathlib.Path | None = None  # JSON: text pairs to classify.
-  samples: pathlib.Path | None = None  # JSON: pairs for the calibration.
+  # JSON: lists of two texts and more, to classify and for the calibration.
+  pairs: pathlib.Path | None = None
+  samples: pathlib.Path | None = None
   lines: pathlib.Path | None = None  # A file with a text per line.
   output: pathlib.Path | None = None  # For vectors or class probabilities.
   batch_size: int | None = None  # The peer's, see engine_peers.Texts.
+  writes: bool = False  # Whether to write the engine's file, and nothing else.
+
+
+def command(job: Job, peer_python) -> list:
+  """Returns the command of a job's process, which prints its result as JSON."""
+  is_ours = CONTENDERS[job.contender][0].islower()
+  cores = sorted(map(str, os.sched_getaffinity(0)))
+  if job.threads != THREADS[0]:
+    cores = cores[:1]
+  return [
+    # Thread pools start a thread for each core that the process may use.
+    *("taskset", "--cpu-list", ",".join(cores)),
+    *("env", f"OMP_NUM_THREADS={len(cores)}"),
+    *(sys.executable if is_ours else peer_python, __file__),
+    json.dumps(job, default=str),
+  ]
 
 
 def texts_per_second(size: int, length: int) -> str:
@@ -77,32 +93,29 @@ def _path(job):
   return pathlib.Path(job.files, f"{engine}_{dtype}", f"model.{ending}")
 
 
-def make(job: Job) -> None:
-  """Writes the file that a contender loads, unless it exists."""
+def _write(job):
+  """Lets another process write the file that a contender loads, if missing."""
   engine, dtype = CONTENDERS[job.contender]
-  path = _path(job)
-  if path.parent.exists():
+  folder = _path(job).parent
+  if folder.exists():
     return
+  words = [__file__, json.dumps(job._replace(writes=True))]
   if engine.islower():
     flags = ["--text_pairs"]
     if job.head == "embedding":
       flags = ["--pooling=mean", "--normalize"]
     if dtype == "int8":
       flags.append("--quantize=int8")
-    subprocess.run(
-      [
-        sys.executable,
-        ROOT / "export_saved_model.py",
-        f"--format={engine}",
-        f"--head={job.head}",
-        f"--model_dir={job.model}",
-        f"--export_dir={path.parent}",
-        *flags,
-      ],
-      check=True,
-      stdout=subprocess.DEVNULL,
-    )
-    return
+    places = f"--model_dir={job.model}", f"--export_dir={folder}"
+    kind = f"--format={engine}", f"--head={job.head}"
+    words = [ROOT / "export_saved_model.py", *kind, *places, *flags]
+  subprocess.run(
+    [sys.executable, *words], check=True, stdout=subprocess.DEVNULL
+  )
+
+
+def _write_of_peer(job):
+  """Writes a peer's file."""
   # Imported here so that a process loads the packages of only one contender.
   import engine_peers
 
@@ -111,11 +124,12 @@ def make(job: Job) -> None:
     for _ in range(_SAMPLES):
       texts += make_texts(job.model, 1, rng.randint(8, 128))
     if job.samples:
-      pairs = json.loads(pathlib.Path(job.samples).read_text("utf-8"))
-      texts = list(map(tuple, pairs[:_SAMPLES]))
+      texts = _pairs(job.samples)[:_SAMPLES]
     return engine_peers.Texts(None, job.model).samples(texts)
 
+  path = _path(job)
   path.parent.mkdir()
+  engine, dtype = CONTENDERS[job.contender]
   engine_peers.make(engine, dtype, job.model, job.head, path, samples)
 
 
@@ -157,24 +171,32 @@ def make_texts(model, count: int, tokens: int) -> list[str]:
   return [" ".join(rng.choices(words, k=tokens - 2)) for _ in range(count)]
 
 
-def measure(job: Job) -> dict:
-  """Returns measures, or job.pairs' answers; with job.lines, writes a file."""
-  compute = _load(job)
-  if job.pairs:
-    pairs = json.loads(pathlib.Path(job.pairs).read_text("utf-8"))
-    results = compute(list(map(tuple, pairs)))
-    # One column has scores or class numbers; several columns have logits.
-    answers = results[:, 0] if results.shape[1] == 1 else results.argmax(1)
-    return {"answers": answers.tolist()}
-  if job.lines:
-    # Line separators other than \n do not occur in SST-2's phrases.
-    lines = pathlib.Path(job.lines).read_text(encoding="utf-8").splitlines()
-    results = compute(lines)
-    if job.head == "classification":
-      results = np.exp(results - results.max(1, keepdims=True))
-      results /= results.sum(1, keepdims=True)
-    np.savetxt(job.output, results, "%.8g", "\t")
-    return {}
+def _pairs(path):
+  entries = json.loads(pathlib.Path(path).read_text("utf-8"))
+  return [tuple(entry[:2]) for entry in entries]
+
+
+def _answers(compute, job):
+  """Returns the answers to job.pairs."""
+  results = compute(_pairs(job.pairs))
+  # One column has scores or class numbers; several columns have logits.
+  answers = results[:, 0] if results.shape[1] == 1 else results.argmax(1)
+  return answers.tolist()
+
+
+def _compute_file(compute, job):
+  """Writes the vectors or class probabilities of job.lines."""
+  # Line separators other than \n do not occur in SST-2's phrases.
+  lines = pathlib.Path(job.lines).read_text(encoding="utf-8").splitlines()
+  results = compute(lines)
+  if job.head == "classification":
+    results = np.exp(results - results.max(1, keepdims=True))
+    results /= results.sum(1, keepdims=True)
+  np.savetxt(job.output, results, "%.8g", "\t")
+
+
+def _measure(compute, job):
+  """Returns {measure, threads: number} of a contender."""
 
   def seconds_of(texts):
     """Returns two lists: wall and processor seconds of each call."""
@@ -195,63 +217,30 @@ def measure(job: Job) -> dict:
     name = texts_per_second(size, length)
     measures[name] = size / wall
     measures[name.replace("second", "processor_second")] = size / processor
-  wall, _ = seconds_of(make_texts(job.model, 1, SINGLE_TOKENS))
+  wall, _ = seconds_of(make_texts(job.model, 1, _SINGLE_TOKENS))
   for percent, value in zip((50, 99), np.percentile(wall, (50, 99))):
     measures[f"milliseconds, p{percent}"] = 1000 * value
   memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
   # OpenVINO's weights and LiteRT's graph have other endings.
   files = _path(job).parent.glob(f"{_path(job).stem}.*")
-  disk = sum(file.stat().st_size for file in files)
-  return {**measures, "megabytes": memory, "megabytes, disk": disk / 2**20}
-
-
-def run_contender(job: Job, python, threads: int = 0) -> dict | None:
-  """Runs `make` and `measure` in new processes; returns None if one fails.
-
-  `python` runs the peers. `threads` is the number of cores to use; 0: all.
-  """
-  cores = sorted(os.sched_getaffinity(0))
-  cores = cores[: threads or len(cores)]
-  if job.contender.startswith("here"):
-    python = sys.executable
-  script = os.path.abspath(__file__)
-  # Write the file once, on all cores.
-  is_written = step_speed.run_alone(python, script, *job._replace(make=True))
-  return is_written and step_speed.run_alone(
-    python,
-    script,
-    *job,
-    env={**os.environ, "OMP_NUM_THREADS": str(len(cores))},
-    # Thread pools start a thread for each core that the process may use.
-    preexec_fn=lambda: os.sched_setaffinity(0, cores),
-  )
-
-
-def table(measures_of: dict[str, dict]) -> list[str]:
-  """Returns a Markdown table of median measures, one line per contender."""
-  columns = [f"{length} × {size}" for size, length in BATCHES]
-  lines = [
-    f"| engine | {' | '.join(columns)} "
-    "| one text, p50 | p99 | memory | on disk |",
-    "|---|" + "---|" * (len(columns) + 4),
-  ]
-  for name, values in measures_of.items():
-    cells = [
-      f"{values[f'texts_per_second, {column}']:.0f} / "
-      f"{values[f'texts_per_processor_second, {column}']:.0f}"
-      for column in columns
-    ]
-    cells += [f"{values[f'milliseconds, p{p}']:.1f} ms" for p in (50, 99)]
-    cells += [f"{values[n]:.0f} MB" for n in ("megabytes", "megabytes, disk")]
-    lines.append(f"| {name} | {' | '.join(cells)} |")
-  return lines
+  disk = sum(file.stat().st_size for file in files) / 2**20
+  measures |= {"megabytes": memory, "megabytes, disk": disk}
+  return {f"{name}, {job.threads}": value for name, value in measures.items()}
 
 
 def main():
   job = Job(*json.loads(sys.argv[1]))
-  if job.make:
-    make(job)
-  print(json.dumps(job.make or measure(job)))
+  if job.writes:
+    _write_of_peer(job)
+    return
+  _write(job)
+  compute = _load(job)
+  result = _measure
+  if job.pairs:
+    result = _answers
+  elif job.lines:
+    result = _compute_file
+  print(json.dumps(result(compute, job)))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
-"""Fine-tunes a model with Hugging Face's Trainer, as a peer for comparisons.
+"""Fine-tunes a model with Hugging Face's Trainer, for finetuning_scores.py.
 
-  python benchmarks/finetuning_peer.py --task=mrpc --data_dir=glue/MRPC \
-      --weights=FOLDER --seed=1
-
-This script needs torch, transformers (5 or newer), accelerate, scikit-learn and
-scipy. It shares no code with this project, so that a bug cannot affect both
-sides. Inputs are as in Hugging Face's run_glue.py, run_qa.py and run_ner.py
-with --pad_to_max_length False. With --pad_to_max_length=1, GLUE's inputs are
-padded as by run_glue.py's default. The last line of the output is JSON.
+The argument is a JSON object with the settings. This script needs torch,
+transformers (5 or newer), accelerate, scikit-learn, scipy and seqeval. It
+shares no code with this project, so that a bug cannot affect both sides. Inputs
+are as in Hugging Face's run_glue.py, run_qa.py and run_ner.py with
+--pad_to_max_length False; with pad_to_max_length 1, GLUE's inputs are padded as
+by run_glue.py's default. The last line of the output is JSON.
 """
 
 import argparse
@@ -16,13 +14,15 @@ import json
 import pathlib
 import re
 import string
+import sys
 import tempfile
 
 import numpy as np
 import torch
 import transformers
 from scipy import stats
-from sklearn import metrics as sk_metrics
+from seqeval import metrics as entity_metrics
+from sklearn import metrics
 
 import tagging_peer
 
@@ -38,6 +38,15 @@ GLUE = {
   "wnli": ((1, 2), 3, 1),
   # MNLI's dev set has five annotators' labels before the gold label.
   "mnli": ((8, 9), -1, 1),
+}
+
+
+_SCORES = {
+  "accuracy": metrics.accuracy_score,
+  "f1": metrics.f1_score,
+  "matthews": metrics.matthews_corrcoef,
+  "pearson": lambda gold, values: stats.pearsonr(gold, values)[0],
+  "spearman": lambda gold, values: stats.spearmanr(gold, values)[0],
 }
 
 
@@ -58,14 +67,14 @@ class Glue:
   network = transformers.AutoModelForSequenceClassification
 
   def __init__(self, arguments, tokenizer):
-    self._task = arguments.task
-    dev = "dev_matched.tsv" if self._task == "mnli" else "dev.tsv"
-    texts, labels = read_glue(self._task, arguments.data_dir / "train.tsv")
-    eval_texts, eval_labels = read_glue(self._task, arguments.data_dir / dev)
+    task, self._metrics = arguments.task, arguments.metrics
+    dev = "dev_matched.tsv" if task == "mnli" else "dev.tsv"
+    texts, labels = read_glue(task, arguments.data_dir / "train.tsv")
+    eval_texts, eval_labels = read_glue(task, arguments.data_dir / dev)
     # The numbering of the classes depends only on the data.
     names = sorted(set(labels))
-    to_label = float if self._task == "sts-b" else names.index
-    self.num_labels = 1 if self._task == "sts-b" else len(names)
+    to_label = float if task == "sts-b" else names.index
+    self.num_labels = 1 if task == "sts-b" else len(names)
     self._gold = list(map(to_label, eval_labels))
 
     def inputs(texts, labels):
@@ -85,19 +94,9 @@ class Glue:
 
   def scores(self, predictions):
     """Returns the task's official metrics."""
-    gold, best = self._gold, predictions.argmax(-1)
-    if self._task == "sts-b":
-      values = predictions[:, 0]
-      return {
-        "pearson": stats.pearsonr(values, gold)[0],
-        "spearman": stats.spearmanr(values, gold)[0],
-      }
-    if self._task == "cola":
-      return {"matthews": sk_metrics.matthews_corrcoef(gold, best)}
-    scores = {"accuracy": sk_metrics.accuracy_score(gold, best)}
-    if self._task in ("mrpc", "qqp"):
-      scores["f1"] = sk_metrics.f1_score(gold, best)
-    return scores
+    is_score = self.num_labels == 1
+    answers = predictions[:, 0] if is_score else predictions.argmax(-1)
+    return {name: _SCORES[name](self._gold, answers) for name in self._metrics}
 
 
 def read_squad(path):
@@ -246,7 +245,11 @@ class Tagging:
       [self._names[row[piece]] for piece in pieces]
       for row, pieces in zip(predictions.argmax(-1), self._pieces, strict=True)
     ]
-    return tagging_peer.scores(self._gold, predicted)
+    return {
+      "precision": entity_metrics.precision_score(self._gold, predicted),
+      "recall": entity_metrics.recall_score(self._gold, predicted),
+      "f1": entity_metrics.f1_score(self._gold, predicted),
+    }
 
 
 class Trainer(transformers.Trainer):
@@ -306,29 +309,8 @@ def predictions(task, arguments, tokenizer):
 
 
 def main():
-  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  add = parser.add_argument
-  add("--task", choices=[*GLUE, "squad", "ner"], required=True)
-  add("--data_dir", type=pathlib.Path, required=True)
-  add("--weights", required=True)
-  add("--train_file", help="training file of squad or ner")
-  add("--predict_file", help="dev file of squad or ner")
-  add("--dtype", choices=("float32", "bfloat16"), default="float32")
-  for name, value in (
-    ("seed", 1),
-    ("max_seq_length", 128),
-    ("doc_stride", 128),
-    ("train_batch_size", 16),
-    ("eval_batch_size", 32),
-    ("bucket_by_length", 0),
-    ("pad_to_max_length", 0),
-    ("num_train_epochs", 2.0),
-    ("learning_rate", 1e-4),
-    ("weight_decay", 0.01),
-    ("warmup_proportion", 0.0),
-  ):
-    add(f"--{name}", type=type(value), default=value)
-  arguments = parser.parse_args()
+  arguments = argparse.Namespace(**json.loads(sys.argv[1]))
+  arguments.data_dir = pathlib.Path(arguments.data_dir)
   tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.weights)
   make = {"squad": Squad, "ner": Tagging}.get(arguments.task, Glue)
   task = make(arguments, tokenizer)

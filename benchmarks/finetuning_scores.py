@@ -23,9 +23,9 @@ import tempfile
 
 import measured_runs
 from common import errors
+from markdown_table import header, row
 from reproduction import runs
 
-ROOT = measured_runs.ROOT
 # {task that is not from GLUE: (training file, dev file)}
 FILES = {
   "squad": ("train-v1.1.json", "dev-v1.1.json"),
@@ -79,23 +79,17 @@ def our_command(arguments, seed, folder):
   if task == "squad":
     flags["doc_stride"] = arguments.doc_stride
   scripts = {"squad": "run_squad.py", "ner": "run_ner.py"}
-  return [
-    sys.executable,
-    ROOT / scripts.get(task, "run_classifier.py"),
-    "--do_train",
-    f"--do_{scored}",
-    *(f"--{name}={value}" for name, value in flags.items()),
-  ]
+  script = scripts.get(task, "run_classifier.py")
+  return measured_runs.ours(script, "--do_train", f"--do_{scored}", **flags)
 
 
 def peer_command(arguments, seed):
   """Returns the command of the peer's run."""
-  names = ["task", "data_dir", "weights", *HYPER_PARAMETERS]
-  if arguments.task in FILES:
-    names += ["train_file", "predict_file"]
-  flags = [f"--{name}={getattr(arguments, name)}" for name in names]
-  script = ROOT / "benchmarks/finetuning_peer.py"
-  return [arguments.peer_python, script, f"--seed={seed}", *flags]
+  names = "task", "data_dir", "weights", "train_file", "predict_file"
+  job = {n: getattr(arguments, n) for n in (*names, *HYPER_PARAMETERS)}
+  job |= {"seed": seed, "metrics": METRICS[arguments.task]}
+  script = measured_runs.ROOT / "benchmarks" / "finetuning_peer.py"
+  return [arguments.peer_python, script, json.dumps(job, default=str)]
 
 
 def run(side, arguments, seed):
@@ -120,19 +114,11 @@ def all_runs(arguments):
   stored = list(map(json.loads, lines.splitlines()))
   sides = ["ours", *["peer"] * bool(arguments.peer_python)]
   # A run is identified by all settings that affect its scores.
-  names = [
-    "task",
-    "source",
-    "weights",
-    "train_file",
-    "predict_file",
-    "max_train_examples",
-    "max_eval_examples",
-    *HYPER_PARAMETERS,
-  ]
+  names = "task source weights train_file predict_file max_train_examples"
+  names = [*names.split(), "max_eval_examples", *HYPER_PARAMETERS]
   settings = {name: str(getattr(arguments, name)) for name in names}
   results_of = {side: [] for side in sides}
-  for seed in arguments.seeds:
+  for seed in map(int, arguments.seeds.split(",")):
     for side in sides:
       key = {"side": side, "seed": seed, **settings}
       result = next((old for old in stored if old["key"] == key), None)
@@ -185,21 +171,20 @@ def first_examples(text, task, count):
 
 def print_table(task, results_of):
   """Prints a row for each metric and side."""
-  print("| task | metric | side | runs | median | mean | sd | min | CPU min |")
-  print("|---|---|---|---|---|---|---|---|---|")
+  middles = "median", "mean", "sd"
+  print(header("task", "metric", "side", "runs", *middles, "min", "CPU min"))
   for metric in METRICS[task]:
     for side, results in results_of.items():
       values = [run["metrics"][metric] for run in results]
       deviation = statistics.stdev(values) if len(values) > 1 else float("nan")
       # SQuAD's scores are in percent.
       digits = 2 if max(values) > 1 else 4
-      cells = [task, metric, side, len(values)]
-      middle = statistics.median(values), statistics.mean(values)
-      cells += [f"{value:.{digits}f}" for value in (*middle, deviation)]
+      middle = statistics.median(values), statistics.mean(values), deviation
+      cells = [f"{value:.{digits}f}" for value in middle]
       for name in ("wall", "processor"):
         seconds = statistics.median(run[name] for run in results)
         cells.append(f"{seconds / 60:.1f}")
-      print(f"| {' | '.join(map(str, cells))} |")
+      print(row(task, metric, side, len(values), *cells))
 
 
 def parse_arguments(argv=None):
@@ -211,11 +196,7 @@ def parse_arguments(argv=None):
   add("--weights", type=lambda x: pathlib.Path(x).resolve(), required=True)
   add("--peer_python", type=pathlib.Path)
   add("--runs_file", type=pathlib.Path)
-  add(
-    "--seeds",
-    default=[1, 2, 3],
-    type=lambda text: list(map(int, text.split(","))),
-  )
+  add("--seeds", default="1,2,3")
   add("--max_train_examples", type=int)
   add("--max_eval_examples", type=int)
   add("--train_file", help=f"training file; default by task: {FILES}")

@@ -19,10 +19,19 @@ from collections.abc import Iterator
 import measured_runs
 import step_speed
 from common import errors
+from markdown_table import header, row
 
 _WORDS = "the a man dog old saw house of in and went to river which was".split()
-_LENGTH, _SIZE = 128, 16  # The shape of which one side is varied.
-_LENGTHS, _SIZES = (64, 128, 256, 512), (1, 4, 16, 64)
+# (batch size, length): the lengths, then the sizes are varied.
+SHAPES = (
+  (16, 64),
+  (16, 128),
+  (16, 256),
+  (16, 512),
+  (1, 128),
+  (4, 128),
+  (64, 128),
+)
 _CONTENDERS = ("here", "Hugging Face, sdpa", "ONNX Runtime")
 
 
@@ -37,48 +46,40 @@ def write_lines(path: pathlib.Path, count: int) -> None:
 
 def texts(arguments: argparse.Namespace) -> Iterator[str]:
   """Yields the lines of a Markdown table: a row for each number of texts."""
-  yield "| texts | processor seconds | wall seconds | peak memory, MB |"
-  yield "|---|---|---|---|"
+  yield header("texts", "processor seconds", "wall seconds", "peak memory, MB")
   with tempfile.TemporaryDirectory() as folder:
     lines = pathlib.Path(folder, "lines.txt")
     for count in map(int, arguments.lines.split(",")):
       write_lines(lines, count)
-      command = [
-        sys.executable,
-        measured_runs.ROOT / "extract_features.py",
-        f"--model_dir={arguments.model_dir}",
-        f"--input_file={lines}",
-        f"--output_file={folder}/vectors.npz",
-        "--pooling=mean",
-        f"--engine={arguments.engine}",
-      ]
-      _, cost = measured_runs.run(command, watches_memory=True)
-      yield (
-        f"| {count:,} | {cost.processor:.1f} | {cost.wall:.1f} "
-        f"| {cost.megabytes:.0f} |"
+      command = measured_runs.ours(
+        "extract_features.py",
+        model_dir=arguments.model_dir,
+        input_file=lines,
+        output_file=f"{folder}/vectors.npz",
+        pooling="mean",
+        engine=arguments.engine,
       )
-
-
-def shapes() -> list[tuple[int, int]]:
-  """Returns (batch size, length) of each measurement."""
-  by_length = [(_SIZE, length) for length in _LENGTHS]
-  by_size = [(size, _LENGTH) for size in _SIZES if size != _SIZE]
-  return by_length + by_size
+      _, cost = measured_runs.run(command, watches_memory=True)
+      seconds = f"{cost.processor:.1f}", f"{cost.wall:.1f}"
+      yield row(f"{count:,}", *seconds, f"{cost.megabytes:.0f}")
 
 
 def speeds(arguments: argparse.Namespace) -> Iterator[str]:
   """Yields the lines of a Markdown table: a row for each shape."""
-  yield f"| batch × length | {' | '.join(_CONTENDERS)} |"
-  yield "|---" * (1 + len(_CONTENDERS)) + "|"
-  for size, length in shapes():
-    work = step_speed.Work(step_speed.PREDICT, arguments.dtype, size, length)
+  yield header("batch × length", *_CONTENDERS)
+  values = step_speed.BASE | {"num_hidden_layers": arguments.num_hidden_layers}
+  for size, length in SHAPES:
+    work = step_speed.Work(
+      step_speed.PREDICT, arguments.dtype, size, length, values=values
+    )
     cells = [f"{size} × {length}"]
     for name in _CONTENDERS:
-      taken = step_speed.measure_alone(name, work, arguments)
+      command = step_speed.command(name, work, arguments)
+      taken = measured_runs.answer(command)
       # Tokens per second tell lengths apart: without attention, they are equal.
-      rate = taken and size * length / taken["seconds"]
+      rate = taken and taken["examples_per_second"] * length
       cells.append(f"{rate:,.0f}" if rate else "–")
-    yield f"| {' | '.join(cells)} |"
+    yield row(*cells)
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:

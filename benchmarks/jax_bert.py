@@ -98,22 +98,21 @@ def train(state, batch, step, **options):
   return loss, [{n: new[n][i] for n in new} for i in range(3)]
 
 
-def _jitted(work, values):
+def _jitted(work):
   """Returns `predict`, or `train` with a state that is updated in place."""
-  options = {"values": values, "dtype": work.dtype}
+  options = {"values": work.values, "dtype": work.dtype}
   if work.method == "predict":
     return jax.jit(functools.partial(predict, **options))
   return jax.jit(functools.partial(train, **options), donate_argnums=0)
 
 
-def step_of(work, values: dict):
+def step_of(work):
   """Returns a function that runs a Work's next step and returns its result."""
-  compute, count = _jitted(work, values), itertools.count()
-  batch = work.batch(values["vocab_size"])
+  compute, count, batch = _jitted(work), itertools.count(), work.batch()
   key = jax.random.key(0)
   weights = {
     name: 0.02 * jax.random.normal(jax.random.fold_in(key, index), shape)
-    for index, (name, shape) in enumerate(shapes(values).items())
+    for index, (name, shape) in enumerate(shapes(work.values).items())
   }
   if work.method == "predict":
     return lambda: compute(weights, jax.device_put(batch))[1]
@@ -127,18 +126,18 @@ def step_of(work, values: dict):
   return step
 
 
-def compiled(work, values: dict, device):
-  """Returns the executable of a step_speed.Work for a dict of sizes."""
+def compiled(work, device):
+  """Returns the executable of a step_speed.Work."""
   sharding = jax.sharding.SingleDeviceSharding(device)
-  return lowered(work, values, sharding).compile().runtime_executable()
+  return lowered(work, sharding).compile().runtime_executable()
 
 
-def lowered(work, values: dict, sharding=None):
-  """Returns the jax.stages.Lowered of a step_speed.Work for a dict of sizes."""
+def lowered(work, sharding=None):
+  """Returns the jax.stages.Lowered of a step_speed.Work."""
   spec = functools.partial(jax.ShapeDtypeStruct, sharding=sharding)
-  weights = {n: spec(s, jnp.float32) for n, s in shapes(values).items()}
-  batch = [spec(x.shape, x.dtype) for x in work.batch(values["vocab_size"])]
+  weights = {n: spec(s, jnp.float32) for n, s in shapes(work.values).items()}
+  batch = [spec(x.shape, x.dtype) for x in work.batch()]
   arguments = [[weights] * 3, batch, spec((), jnp.int32)]
   if work.method == "predict":
     arguments = [weights, batch]
-  return _jitted(work, values).lower(*arguments)
+  return _jitted(work).lower(*arguments)

@@ -1,6 +1,8 @@
-"""Runs a command and measures wall and processor seconds, and memory."""
+"""Runs commands, and measures wall and processor seconds, and memory."""
 
 import contextlib
+import csv
+import json
 import os
 import pathlib
 import re
@@ -37,7 +39,20 @@ def set_environment(**more):
   os.environ.update(TF_CPP_MIN_LOG_LEVEL="2", HF_HUB_OFFLINE="1", **more)
 
 
-def run(command, *, until=None, watches_memory=False):
+def table(name: str) -> list[dict]:
+  """Returns the rows of a .csv file of this folder, as {column: text}."""
+  path = ROOT / "benchmarks" / name
+  with path.open(encoding="utf-8", newline="") as stream:
+    return list(csv.DictReader(stream))
+
+
+def ours(script: str, *switches: str, **flags) -> list:
+  """Returns the command of a script of this project."""
+  values = (f"--{name}={value}" for name, value in flags.items())
+  return [sys.executable, ROOT / script, *switches, *values]
+
+
+def run(command, *, until=None, watches_memory=False) -> tuple[str, Cost]:
   """Runs a command; returns its standard output, and its Cost.
 
   Args:
@@ -45,7 +60,6 @@ def run(command, *, until=None, watches_memory=False):
     until: function without arguments; when it returns True, the command is
       killed. None: the command ends by itself.
     watches_memory: whether to measure memory, which slows the command a little.
-      If false, the memory in the Cost is 0.
 
   Raises InputError: the command failed, or ended before `until`.
   """
@@ -83,6 +97,24 @@ def run(command, *, until=None, watches_memory=False):
     processor = sum(after[2:4]) - sum(before[2:4])
     processor = max(processor, sum(seconds.values()))
     return output.read(), Cost(wall, processor, peak)
+
+
+def run_ours(script: str, *switches: str, **flags) -> tuple[str, Cost]:
+  """Runs a script of this project; see `ours` and `run`."""
+  return run(ours(script, *switches, **flags))
+
+
+def answer(command):
+  """Returns the JSON value in the last line that a command prints.
+
+  If the command fails, its error is printed, so that other contenders go on;
+  the result is None.
+  """
+  try:
+    return json.loads(run(command)[0].splitlines()[-1])
+  except errors.InputError as error:
+    print(error, file=sys.stderr)
+    return None
 
 
 def usage(pid):

@@ -1,13 +1,11 @@
 """This project's training steps and inference, for step_speed.py."""
 
-import os
-import sys
-
 import tensorflow as tf
 
-# A script has only its own folder on the path, not the parent.
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# This import comes first, because it puts the project's modules on the path.
+import measured_runs  # noqa: F401
 
+# isort: split
 import heads
 import kernels
 import modeling
@@ -66,8 +64,8 @@ class Classifier(_Steps):
       config, compute_dtype=tf.as_dtype(dtype), **model_options or {}
     )
     self._head = heads.ClassificationHead(config, 2)
-    self.network_variables = [*self._model.variables, *self._head.variables]
-    super().__init__(self.network_variables, **options)
+    variables = [*self._model.variables, *self._head.variables]
+    super().__init__(variables, **options)
     self.predict_step = tf.function(
       self._logits, jit_compile=options.get("compiled")
     )

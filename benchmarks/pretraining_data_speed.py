@@ -17,7 +17,9 @@ import tempfile
 
 import measured_runs
 from common import errors
+from markdown_table import header, row
 
+_SCRIPT = "create_pretraining_data.py"
 _TINY_TEXT = "one sentence\nand another one\n"
 _RUN_ORIGINAL = """
 import runpy, sys
@@ -29,65 +31,54 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def commands(arguments, text, prefix):
-  """Returns {name: command} for all runs; output names begin with `prefix`."""
-  script = "create_pretraining_data.py"
-  ours = [sys.executable, measured_runs.ROOT / script]
-  scripts = {"here": ours}
-  # Round up, so that the last few bytes do not become another shard.
-  size = 1.001 * os.path.getsize(text) / 1e6 / max(arguments.shards, 1)
-  for processes in (1, 2) if arguments.shards else ():
-    scripts[f"here, shards, --num_processes={processes}"] = [
-      *ours,
-      f"--shard_size_mb={size}",
-      f"--num_processes={processes}",
-    ]
+def commands(arguments, folder):
+  """Yields (contender, commands for a text of two lines and for --text)."""
+  tiny = pathlib.Path(folder, "tiny.txt")
+  tiny.write_text(_TINY_TEXT)
+  contenders = {"here": measured_runs.ours(_SCRIPT)}
+  for count in (1, 2) if arguments.shards else ():
+    name = f"here, shards, --num_processes={count}"
+    contenders[name] = measured_runs.ours(_SCRIPT, num_processes=count)
   if arguments.original:
-    path = os.path.join(arguments.original, script)
-    scripts["the original"] = [sys.executable, "-c", _RUN_ORIGINAL, path]
+    path = os.path.join(arguments.original, _SCRIPT)
+    contenders["the original"] = [sys.executable, "-c", _RUN_ORIGINAL, path]
+  for number, (name, command) in enumerate(contenders.items()):
+    both = []
+    for text in (tiny, arguments.text):
+      flags = [f"--output_file={folder}/{number}_{len(both)}"]
+      if "shards" in name:
+        # Round up, so that the last few bytes do not become another shard.
+        size = 1.001 * os.path.getsize(text) / 1e6 / arguments.shards
+        flags.append(f"--shard_size_mb={size}")
+      flags += [f"--input_file={text}", f"--vocab_file={arguments.vocab}"]
+      # Hide the GPU: the script does not use it, but finding it takes time.
+      hidden = ["env", "CUDA_VISIBLE_DEVICES=-1"]
+      both.append([*hidden, *command, "--dupe_factor=5", *flags])
+    yield name, both
+
+
+def measure(both):
+  """Returns the costs of a contender's whole text, and without the start."""
+  start, cost = (
+    measured_runs.run(command, watches_memory=True)[1] for command in both
+  )
   return {
-    name: [
-      *command,
-      f"--input_file={text}",
-      f"--vocab_file={arguments.vocab}",
-      "--dupe_factor=5",
-      f"--output_file={prefix}{number}",
-    ]
-    for number, (name, command) in enumerate(scripts.items())
+    **cost._asdict(),
+    "added_wall": cost.wall - start.wall,
+    "added": cost.processor - start.processor,
+    "added_megabytes": cost.megabytes - start.megabytes,
   }
 
 
-def measure(arguments):
-  """Yields (name, measured_runs.Cost of the start, Cost of the whole text)."""
-  with tempfile.TemporaryDirectory() as folder:
-    tiny = pathlib.Path(folder, "tiny.txt")
-    tiny.write_text(_TINY_TEXT)
-    # Run the same commands on a tiny text to measure the cost of each start.
-    starts = commands(arguments, tiny, f"{folder}/tiny")
-    runs = commands(arguments, arguments.text, f"{folder}/whole")
-    for name, command in runs.items():
-      yield (
-        name,
-        *(
-          # Hide the GPU: the script does not use it, but finding it takes time.
-          measured_runs.run(
-            ["env", "CUDA_VISIBLE_DEVICES=-1", *each], watches_memory=True
-          )[1]
-          for each in (starts[name], command)
-        ),
-      )
-
-
-def table_row(name, num_words, start, cost):
-  """Returns a contender's row; `start` is the Cost of its start."""
-  cells = []
-  for before, total in zip(start[:2], cost[:2], strict=True):
+def cells(measures, num_words):
+  """Yields the cells of a contender's row."""
+  for name, added in (("wall", "added_wall"), ("processor", "added")):
+    yield f"{measures[name]:.1f}"
+    yield f"{measures[name] - measures[added]:.1f}"
     # The rate excludes the start.
-    rate = num_words / max(total - before, 1e-3)
-    cells += [f"{total:.1f}", f"{before:.1f}", f"{rate:,.0f}"]
-  added = cost.megabytes - start.megabytes
-  cells += [f"{x:.0f}" for x in (cost.megabytes, start.megabytes, added)]
-  return f"| {name} | {' | '.join(cells)} |"
+    yield f"{num_words / max(measures[added], 1e-3):,.0f}"
+  total, added = measures["megabytes"], measures["added_megabytes"]
+  yield from (f"{x:.0f}" for x in (total, total - added, added))
 
 
 def parse_arguments(argv=None):
@@ -107,13 +98,12 @@ def main():
   text = pathlib.Path(arguments.text).read_text(encoding="utf-8")
   num_words = len(text.split())
   print(f"{arguments.text}: {num_words:,} words\n")
-  print(
-    "| | seconds | start | words/s | CPU s | start | words/s "
-    "| peak MB | start | added |"
-  )
-  print("|---" * 10 + "|")
-  for name, start, cost in measure(arguments):
-    print(table_row(name, num_words, start, cost), flush=True)
+  speeds = ["start", "words/s"]
+  memory = ["peak MB", "start", "added"]
+  print(header("", "seconds", *speeds, "CPU s", *speeds, *memory))
+  with tempfile.TemporaryDirectory() as folder:
+    for name, both in commands(arguments, folder):
+      print(row(name, *cells(measure(both), num_words)), flush=True)
 
 
 if __name__ == "__main__":

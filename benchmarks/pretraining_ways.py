@@ -11,17 +11,16 @@ Finished rows in --folder are not repeated.
 
 import argparse
 import collections
-import csv
 import json
 import pathlib
 import re
+import statistics
 import sys
 
+import markdown_table
 import measured_runs
 from common import errors
 
-ROOT = measured_runs.ROOT
-PLACE = pathlib.Path(__file__).with_suffix(".csv")
 LENGTHS = ["--max_seq_length=64", "--max_predictions_per_seq=10"]
 SHAPE = {
   "hidden_size": 128,
@@ -29,20 +28,11 @@ SHAPE = {
   "num_attention_heads": 2,
   "intermediate_size": 512,
   "max_position_embeddings": 64,
-  "hidden_dropout_prob": 0.1,
-  "attention_probs_dropout_prob": 0.1,
-  "hidden_act": "gelu",
-  "initializer_range": 0.02,
   "type_vocab_size": 2,
 }
 _EVALUATED = 0.05  # The part of the text that no model trains on.
 _PHRASES = 2000
 _EVALUATIONS = 5  # In a row whose factor of steps is above 1.
-
-
-def run(script, *flags):
-  """Runs a script of the project; raises InputError if it fails."""
-  measured_runs.run([sys.executable, ROOT / script, *flags])
 
 
 def prepare(text, folder, vocab_size):
@@ -54,11 +44,11 @@ def prepare(text, folder, vocab_size):
   start = round(len(documents) * (1 - _EVALUATED))
   for name, part in (("train", documents[:start]), ("eval", documents[start:])):
     (folder / f"{name}.txt").write_text("\n\n".join(part), "utf-8")
-  run(
+  measured_runs.run_ours(
     "create_vocabulary.py",
-    f"--input_file={folder / 'train.txt'}",
-    f"--output_file={folder / 'vocab.txt'}",
-    f"--vocab_size={vocab_size}",
+    input_file=folder / "train.txt",
+    output_file=folder / "vocab.txt",
+    vocab_size=vocab_size,
   )
   pairs = re.findall(r"(?<=\w )[A-Z][a-z]+ [A-Z][a-z]+", "\n".join(documents))
   common = [pair for pair, _ in collections.Counter(pairs).most_common()]
@@ -67,8 +57,8 @@ def prepare(text, folder, vocab_size):
 
 def rows(pattern):
   """Returns the rows of the table whose names contain a regular expression."""
-  with PLACE.open(encoding="utf-8", newline="") as stream:
-    return [r for r in csv.DictReader(stream) if re.search(pattern, r["name"])]
+  table = measured_runs.table("pretraining_ways.csv")
+  return [row for row in table if re.search(pattern, row["name"])]
 
 
 def short_name(row):
@@ -90,20 +80,19 @@ def write_records(row, folder):
 
   Rows with equal flags share their records.
   """
-  flags = split_flags(row["records"], folder)
   stem = re.sub(r"\W+", "_", row["records"].partition("--phrases")[0])
-  paths = [folder / f"{part}{stem}.tfrecord" for part in ("train", "eval")]
-  for path in paths:
-    if not path.exists():
-      run(
+  paths = []
+  for part in ("train", "eval"):
+    paths.append(folder / f"{part}{stem}.tfrecord")
+    if not paths[-1].exists():
+      measured_runs.run_ours(
         "create_pretraining_data.py",
-        f"--input_file={folder / path.name.removesuffix(f'{stem}.tfrecord')}"
-        ".txt",
-        f"--output_file={path}",
-        f"--vocab_file={folder / 'vocab.txt'}",
-        "--dupe_factor=1",
         *LENGTHS,
-        *flags,
+        *split_flags(row["records"], folder),
+        input_file=folder / f"{part}.txt",
+        output_file=paths[-1],
+        vocab_file=folder / "vocab.txt",
+        dupe_factor=1,
       )
   return paths
 
@@ -122,26 +111,26 @@ def train(row, arguments):
   factor = int(row["steps"])
   steps = arguments.steps * factor
   during = [f"--eval_steps={steps // _EVALUATIONS}"] if factor > 1 else []
-  run(
+  measured_runs.run_ours(
     "run_pretraining.py",
     "--do_train",
     "--do_eval",
-    f"--input_file={train_file}",
-    f"--eval_input_file={eval_file}",
-    f"--bert_config_file={config}",
-    f"--vocab_file={folder / 'vocab.txt'}",
-    f"--output_dir={output}",
-    f"--train_batch_size={arguments.batch}",
-    "--eval_batch_size=32",
-    "--max_eval_steps=10",
-    f"--num_train_steps={steps}",
-    f"--num_warmup_steps={steps // 10}",
-    f"--learning_rate={arguments.learning_rate}",
-    "--log_steps=20",
-    f"--save_checkpoints_steps={steps}",
     *LENGTHS,
     *split_flags(row["training"], folder),
     *during,
+    input_file=train_file,
+    eval_input_file=eval_file,
+    bert_config_file=config,
+    vocab_file=folder / "vocab.txt",
+    output_dir=output,
+    train_batch_size=arguments.batch,
+    eval_batch_size=32,
+    max_eval_steps=10,
+    num_train_steps=steps,
+    num_warmup_steps=steps // 10,
+    learning_rate=arguments.learning_rate,
+    log_steps=20,
+    save_checkpoints_steps=steps,
   )
   return output
 
@@ -155,11 +144,10 @@ def describe(row, output):
     + (f" ({share:.1%})" if (share := results.get(f"{head}_accuracy")) else "")
     for head in heads
   ]
-  lines = logged(output)
-  rates = sorted(v for line in lines if (v := line.get("examples_per_second")))
-  speed = rates[len(rates) // 2] if rates else 0
-  name, loss = row["name"], results["loss"]
-  return f"| {name} | {loss:.3f} | {', '.join(scores)} | {speed:.0f} |"
+  rates = [line.get("examples_per_second") for line in logged(output)]
+  speed = statistics.median_high([*filter(None, rates)] or [0])
+  loss, speed = f"{results['loss']:.3f}", f"{speed:.0f}"
+  return markdown_table.row(row["name"], loss, ", ".join(scores), speed)
 
 
 def logged(output):
@@ -180,9 +168,7 @@ def progress(output, batch):
 
 
 def main():
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+  parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--text", type=pathlib.Path, required=True)
   parser.add_argument("--folder", type=pathlib.Path, required=True)
   parser.add_argument("--rows", default="", help="Pattern of names.")
@@ -193,11 +179,11 @@ def main():
   arguments = parser.parse_args()
   chosen = rows(arguments.rows)
   if not chosen:
-    raise errors.InputError(f"--rows={arguments.rows}: no such row in {PLACE}")
+    raise errors.InputError(f"--rows={arguments.rows}: no such row")
   measured_runs.set_environment()
   prepare(arguments.text, arguments.folder, arguments.vocab_size)
-  print("| way | loss | loss (accuracy) of each head | examples/s |")
-  print("|---|---|---|---|")
+  heads = "loss (accuracy) of each head"
+  print(markdown_table.header("way", "loss", heads, "examples/s"))
   for row in chosen:
     output = train(row, arguments)
     print(describe(row, output), flush=True)

@@ -24,8 +24,8 @@ import numpy as np
 
 import measured_runs
 from common import errors
+from markdown_table import header, row
 
-ROOT = measured_runs.ROOT
 _TEXT = (
   "The quick brown fox jumps over the lazy dog while the other animals of the "
   "forest sleep"
@@ -76,24 +76,19 @@ async def measure(
 @contextlib.contextmanager
 def running(command: list) -> Iterator[str]:
   """Starts a server, yields the address that it prints, and stops it."""
-  process = subprocess.Popen(
-    list(map(str, command)),
-    stdout=subprocess.PIPE,
-    stderr=subprocess.DEVNULL,
-    text=True,
-  )
-  try:
-    assert process.stdout is not None
-    url = process.stdout.readline().strip()
-    if not url:
-      raise errors.InputError(
-        f"{' '.join(map(str, command))} did not start; run it by hand to see "
-        "why"
-      )
-    yield url.partition("/v1")[0]
-  finally:
-    process.terminate()
-    process.wait()
+  words = list(map(str, command))
+  pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+  with subprocess.Popen(words, text=True, **pipes) as process:
+    try:
+      assert process.stdout is not None
+      url = process.stdout.readline().strip()
+      if not url:
+        raise errors.InputError(
+          f"{' '.join(words)} did not start; run it by hand to see why"
+        )
+      yield url.partition("/v1")[0]
+    finally:
+      process.terminate()
 
 
 def commands(arguments: argparse.Namespace, folder: str) -> Iterator[tuple]:
@@ -103,22 +98,14 @@ def commands(arguments: argparse.Namespace, folder: str) -> Iterator[tuple]:
   """
   for number, (name, options) in enumerate(_EXPORTS.items()):
     export = pathlib.Path(folder, str(number))
-    measured_runs.run(
-      [
-        sys.executable,
-        ROOT / "export_saved_model.py",
-        f"--model_dir={arguments.weights}",
-        f"--export_dir={export}",
-        "--head=embedding",
-        *options,
-      ]
+    measured_runs.run_ours(
+      "export_saved_model.py",
+      "--head=embedding",
+      *options,
+      model_dir=arguments.weights,
+      export_dir=export,
     )
-    serve = [
-      sys.executable,
-      ROOT / "serve.py",
-      "--port=0",
-      f"--saved_model_dir={export}",
-    ]
+    serve = measured_runs.ours("serve.py", port=0, saved_model_dir=export)
     yield name, serve
     yield f"{name}, without batches", [*serve, "--max_batch_size=1"]
   if arguments.peer_python:
@@ -147,8 +134,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
   arguments = parse_arguments()
   measured_runs.set_environment()
-  print("| server | clients | requests/s | p50 ms | p90 ms | p99 ms |")
-  print("|---|---|---|---|---|---|")
+  percentiles = "p50 ms", "p90 ms", "p99 ms"
+  print(header("server", "clients", "requests/s", *percentiles))
   with tempfile.TemporaryDirectory() as folder:
     for name, command in commands(arguments, folder):
       with running(command) as url:
@@ -156,12 +143,9 @@ def main() -> None:
           latencies, seconds = asyncio.run(
             measure(url, arguments.text, clients, arguments)
           )
-          p50, p90, p99 = np.percentile(latencies, (50, 90, 99))
-          print(
-            f"| {name} | {clients} | {len(latencies) / seconds:.0f} "
-            f"| {p50:.1f} | {p90:.1f} | {p99:.1f} |",
-            flush=True,
-          )
+          rate = f"{len(latencies) / seconds:.0f}"
+          millis = (f"{x:.1f}" for x in np.percentile(latencies, (50, 90, 99)))
+          print(row(name, clients, rate, *millis), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measures a contender's training step or inference of BERT-base.
+"""Measures a contender's training step or inference, such as BERT-base's.
 
 Weights are random, and sequences have no padding. Each contender runs each Work
 in its own process: first two steps to compile, then rounds of steps without
@@ -8,9 +8,7 @@ round is one step, or as many as half a second allows.
 
 import importlib
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from typing import NamedTuple
@@ -19,7 +17,7 @@ import numpy as np
 
 # The optimizer settings of all contenders.
 RATE, DECAY, CLIP = 1e-5, 0.01, 1.0
-VALUES = {
+BASE = {
   "vocab_size": 30522,
   "hidden_size": 768,
   "num_hidden_layers": 12,
@@ -42,13 +40,14 @@ class PretrainingBatch(NamedTuple):
 
 
 class Work(NamedTuple):
-  """A method of a contender, and the batch for it."""
+  """A method of a contender, and the batch and the network for it."""
 
   method: str  # TRAIN or PREDICT of a classifier, or PRETRAIN.
   dtype: str  # "float32" or "bfloat16".
   size: int  # Sequences in the batch.
   length: int  # Tokens per sequence.
   predictions: int = 0  # Masked words per sequence.
+  values: dict = BASE  # A configuration of transformers or of this project.
 
   @property
   def title(self) -> str:
@@ -57,14 +56,14 @@ class Work(NamedTuple):
     name = names.get(self.method, "classifier, inference")
     return f"{name}, {self.size} × {self.length}, {self.dtype}"
 
-  def batch(self, vocab_size: int):
+  def batch(self):
     """Returns a batch of random token ids without padding, for the method.
 
     A classifier's batch is ids, mask and segments [B, T] and labels [B], int32.
     For pre-training, the batch is a PretrainingBatch.
     """
     rng, shape = np.random.RandomState(0), [self.size, self.length]
-    ids = rng.randint(0, vocab_size, shape)
+    ids = rng.randint(0, self.values["vocab_size"], shape)
     arrays = [ids, np.ones_like(ids), np.zeros_like(ids)]
     if self.method != PRETRAIN:
       arrays.append(np.zeros([self.size]))
@@ -76,18 +75,18 @@ class Work(NamedTuple):
     arrays.append(rng.randint(0, 2, [self.size, 1]))
     return PretrainingBatch(*(array.astype(np.int32) for array in arrays))
 
-  def flop(self, values: dict) -> int:
-    """Returns the FLOP of matrix products per example, for a dict of sizes."""
-    width, inner = values["hidden_size"], values["intermediate_size"]
+  def flop(self) -> int:
+    """Returns the FLOP of BERT's matrix products per example."""
+    width = self.values["hidden_size"]
     # Query, key, value and output; then the two feed-forward products.
-    weights = 4 * width * width + 2 * width * inner
+    weights = 4 * width * width + 2 * width * self.values["intermediate_size"]
     # A product of [m, k] and [k, n] takes 2 m k n; attention has two, T x T.
     layer = 2 * self.length * weights + 4 * self.length * self.length * width
     # The head's dense layer, then the logits of the vocabulary.
-    head = 2 * self.predictions * width * (width + values["vocab_size"])
+    head = 2 * self.predictions * width * (width + self.values["vocab_size"])
     # For each product of the forward pass, the backward pass has two.
     passes = 1 if self.method == PREDICT else 3
-    return passes * (values["num_hidden_layers"] * layer + head)
+    return passes * (self.values["num_hidden_layers"] * layer + head)
 
 
 class Contender(NamedTuple):
@@ -99,7 +98,6 @@ class Contender(NamedTuple):
   dtypes: tuple = ("float32", "bfloat16")
 
 
-_SCRIPT = os.path.abspath(__file__)
 _HF, _XLA = "huggingface_steps", {"compiled": True}
 CONTENDERS = {
   "here": Contender("our_steps"),
@@ -138,20 +136,22 @@ def contenders(work: Work, compiled: bool) -> list[str]:
   ]
 
 
-def measure(contender: str, work: Work, layers: int, rounds: int) -> dict:
-  """Returns the wall and processor seconds per step."""
-  values = {**VALUES, "num_hidden_layers": layers}
+def command(contender: str, work: Work, arguments, peak: float = 1.0) -> list:
+  """Returns a command that prints what `measure` returns, as JSON."""
+  # Only these modules run in --peer_python; all others need TensorFlow.
+  is_peer = CONTENDERS[contender].module in (_HF, "engine_peers")
+  python = arguments.peer_python if is_peer else sys.executable
+  job = contender, work, arguments.rounds, peak
+  return [python, __file__, json.dumps(job)]
+
+
+def measure(contender: str, work: Work, rounds: int, peak: float) -> dict:
+  """Returns a contender's measures; `peak` is of `measure_peak`."""
   module, options, *_ = CONTENDERS[contender]
   name = "Pretraining" if work.method == PRETRAIN else "Classifier"
   # Imported here so that a process loads the packages of only one contender.
   make = getattr(importlib.import_module(module), name)
-  steps = make(values, dtype=work.dtype, **options)
-  batch = work.batch(values["vocab_size"])
-  return seconds_per_step(steps, work, batch, rounds)
-
-
-def seconds_per_step(steps, work: Work, batch, rounds: int) -> dict:
-  """Returns the wall and processor seconds per step of a contender."""
+  steps, batch = make(work.values, dtype=work.dtype, **options), work.batch()
 
   def seconds_of(count):
     start = time.perf_counter(), time.process_time()
@@ -168,7 +168,11 @@ def seconds_per_step(steps, work: Work, batch, rounds: int) -> dict:
   wall, processor = (
     statistics.median(times) / count for times in zip(*times_of, strict=True)
   )
-  return {"seconds": wall, "processor": processor}
+  return {
+    "examples_per_second": work.size / wall,
+    "share": work.size / wall * work.flop() / peak,
+    "processor_seconds": processor,
+  }
 
 
 def measure_peak() -> dict:
@@ -193,60 +197,12 @@ def measure_peak() -> dict:
   return peak
 
 
-def run_alone(python, script, *job, **options):
-  """Runs a script with a job as JSON; returns its output, parsed from JSON.
-
-  If the script fails, the end of its error output is printed, and the result is
-  None. `options` are arguments of subprocess.run.
-  """
-  done = subprocess.run(
-    [str(python), script, json.dumps(job, default=str)],
-    capture_output=True,
-    text=True,
-    **options,
-  )
-  if done.returncode:
-    print(script, *job, "failed:", done.stderr[-600:], file=sys.stderr)
-    return None
-  return json.loads(done.stdout.splitlines()[-1])
-
-
-def measure_alone(name: str, work: Work, arguments) -> dict | None:
-  """Runs `measure` for a contender in its own process; see run_alone."""
-  # Only these modules run in --peer_python; all others need TensorFlow.
-  is_peer = CONTENDERS[name].module in (_HF, "engine_peers")
-  python = arguments.peer_python if is_peer else sys.executable
-  job = name, work, arguments.num_hidden_layers, arguments.rounds
-  return run_alone(python, _SCRIPT, *job)
-
-
-def measure_all(work: Work, arguments) -> dict[str, dict]:
-  """Returns {contender: its measures}; each runs in its own process.
-
-  The result lacks contenders that fail.
-  """
-  peak = run_alone(sys.executable, _SCRIPT)[work.dtype]
-  layers = arguments.num_hidden_layers
-  flop = work.flop({**VALUES, "num_hidden_layers": layers})
-  measures = {}
-  for name in contenders(work, arguments.compiled_peers):
-    if taken := measure_alone(name, work, arguments):
-      rate = work.size / taken["seconds"]
-      measures[name] = {
-        "examples_per_second": rate,
-        "share": rate * flop / peak,
-        "processor_seconds": taken["processor"],
-      }
-  return measures
-
-
 def main():
-  job = json.loads(sys.argv[1])
-  if job:
-    contender, work, *others = job
-    print(json.dumps(measure(contender, Work(*work), *others)))
-  else:
+  if len(sys.argv) == 1:
     print(json.dumps(measure_peak()))
+    return
+  contender, work, *others = json.loads(sys.argv[1])
+  print(json.dumps(measure(contender, Work(*work), *others)))
 
 
 if __name__ == "__main__":

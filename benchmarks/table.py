@@ -65,53 +65,25 @@ def parse_arguments(argv):
   """Returns an argparse.Namespace with the flags."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   add = parser.add_argument
-  add(
-    "--rows",
-    default="*",
-    help="comma-separated names of works, with * as wildcard",
-  )
+  add("--rows", default="*", help="names, separated by commas; * is a wildcard")
+  add("--list", action="store_true", help="print the works' names and exit")
+  add("--short", action="store_true", help="measure only table_work.SHORT")
   add("--repeats", type=int, default=3, help="number of turns per work")
-  add(
-    "--steps",
-    type=int,
-    default=0,
-    help="optimizer steps per fine-tuning job; 0: whole epochs",
-  )
-  add(
-    "--short",
-    action="store_true",
-    help="measure only the works in table_work.SHORT, with fewer steps",
-  )
-  add(
-    "--padded",
-    type=int,
-    default=1,
-    help="0: skip Hugging Face's Trainer with inputs padded to 128 tokens",
-  )
+  add("--steps", type=int, default=0, help="per job; 0: whole epochs")
+  add("--padded", type=int, default=1, help="0: skip jobs padded to 128 tokens")
   add("--rounds", type=int, default=5, help="number of rounds for step/*")
   add("--seconds", type=float, default=5, help="per measurement of engines/*")
-  add(
-    "--threads",
-    default="all threads,one thread",
-    help="for engines/*: all threads, one thread, or both",
-  )
+  threads = ",".join(engine_speed.THREADS)
+  add("--threads", default=threads, help=f"for engines/*: {threads}, or both")
   add("--lines", type=int, default=30000, help="number of lines for lines/*")
-  add("--num_hidden_layers", type=int, default=12, help="layers for step/*")
   for name, meaning in table_work.DATA.items():
     add(f"--{name}", type=pathlib.Path, help=meaning)
   add("--peer_python", type=pathlib.Path, default=sys.executable)
-  add(
-    "--compiled_peers",
-    action="store_true",
-    help="in step/*, also measure the peers with torch.compile and XLA",
-  )
-  add(
-    "--results_file",
-    type=pathlib.Path,
-    default=RESULTS.with_name("results.json"),
-  )
+  compiling = "in step/*, also measure peers with torch.compile and XLA"
+  add("--compiled_peers", action="store_true", help=compiling)
+  stored = RESULTS.with_name("results.json")
+  add("--results_file", type=pathlib.Path, default=stored)
   add("--print_only", action="store_true", help="do not write the pages")
-  add("--list", action="store_true", help="print the works' names and exit")
   return parser.parse_args(argv)
 
 
@@ -154,8 +126,8 @@ def measure(work, argv):
   """Yields a work's results so far after each of its turns."""
   arguments = parse_arguments(argv)
   if arguments.short:
-    flags, _ = table_work.SHORT[work.name]
-    argv = [*argv, "--repeats=1", *shlex.split(flags)]
+    flags = shlex.split(table_work.SHORT[work.name]["flags"])
+    argv = [*argv, "--repeats=1", *flags]
     arguments = parse_arguments(argv)
   done = subprocess.run(
     ["git", "log", "-1", "--format=%h of %cs"],
@@ -184,48 +156,30 @@ def engine_tables(results):
 
   `results` maps a processor to {name of a work: run}.
   """
-  tables: dict[str, list[str]] = {}
-  for processor, runs in results.items():
-    for name, lines in _processor_tables(processor, runs):
-      tables.setdefault(name, []).append("\n".join(lines))
-  for name, texts in tables.items():
-    yield f"engines, {name}", "\n\n".join(texts)
-
-
-def _processor_tables(processor, runs):
-  """Yields (title, lines of Markdown) for a processor's engine_tables."""
-  notes = {name: table_rows.run_note(run) for name, run in runs.items()}
   for model, title in table_work.MODELS.items():
-    work, lines = f"engines/{model}", []
-    turns = runs[work]["turns"] if work in runs else []
-    for threads in table_work.THREADS:
-      # A contender that failed has no measures.
-      columns = {name: {} for name in engine_speed.CONTENDERS}
-      for measure in {m for turn in turns for v in turn.values() for m in v}:
-        if measure.endswith(f", {threads}"):
-          for name, value in table_rows.medians(turns, measure).items():
-            columns[name][measure.removesuffix(f", {threads}")] = value
-      columns = {name: values for name, values in columns.items() if values}
-      if columns:
-        lines += [f"{title}, {processor}, {threads}:", ""]
-        lines += [*engine_speed.table(columns), ""]
-    if lines:
-      yield title, [*lines, f"{notes[work]}."]
-  works = [f"engines/scores/{task}" for task in table_work.SCORED]
-  if all(work in runs for work in works):
-    lines = [
-      f"{processor}:",
-      "",
-      "| engine | STS-B, Spearman | MRPC, accuracy |",
-      "|---|---|---|",
-    ]
-    scores = [table_rows.medians(runs[n]["turns"], "score") for n in works]
-    for name in engine_speed.CONTENDERS:
-      cells = [f"{task[name]:.4f}" if name in task else "–" for task in scores]
-      lines.append(f"| {name} | {' | '.join(cells)} |")
-    # Write a single note if both tasks have the same note.
-    lines += ["", *dict.fromkeys(f"{notes[name]}." for name in works)]
-    yield "scores", lines
+    parts = []
+    for processor, runs in results.items():
+      if run := runs.get(f"engines/{model}"):
+        for threads in engine_speed.THREADS:
+          if table := table_rows.engine_table(run["turns"], threads):
+            parts += [f"{title}, {processor}, {threads}:", table]
+        parts.append(f"{table_rows.run_note(run)}.")
+    if parts:
+      yield f"engines, {title}", "\n\n".join(parts)
+  parts = []
+  for processor, runs in results.items():
+    taken = {
+      column: runs.get(f"engines/scores/{task}")
+      for task, column in table_work.SCORED.items()
+    }
+    if all(taken.values()):
+      turns = {column: run["turns"] for column, run in taken.items()}
+      notes = (f"{table_rows.run_note(run)}." for run in taken.values())
+      parts += [f"{processor}:", table_rows.score_table(turns)]
+      # Tasks that were measured together have the same note.
+      parts.append("\n".join(dict.fromkeys(notes)))
+  if parts:
+    yield "engines, scores", "\n\n".join(parts)
 
 
 def show(results, print_only=False):

@@ -10,7 +10,9 @@ import re
 import statistics
 from typing import NamedTuple
 
-# This import comes first, because it puts the project's modules on the path.
+# measured_runs puts the project's modules on the path.
+import engine_speed
+import markdown_table
 import measured_runs  # noqa: F401
 from common import errors, file_io
 
@@ -60,7 +62,11 @@ def evaluate(row: Row, turns) -> Outcome | None:
 
   `turns` is a list of {contender: {measure: number}}.
   """
-  values = medians(turns, row.measure)
+  values = {
+    name: measures[row.measure]
+    for name, measures in medians(turns).items()
+    if row.measure in measures
+  }
   better = max if row.is_more_better else min
   ours = {n: value for n, value in values.items() if n.startswith(row.ours)}
   peers = {
@@ -81,13 +87,17 @@ def evaluate(row: Row, turns) -> Outcome | None:
   return Outcome(row, best, peers, peer, result)
 
 
-def medians(turns, measure):
-  """Returns {contender: median of a measure} for contenders that have it."""
+def medians(turns):
+  """Returns {contender: {measure: median of the turns}}."""
   values = {}
   for contender, measures in itertools.chain(*(turn.items() for turn in turns)):
-    if measure in measures:
-      values.setdefault(contender, []).append(measures[measure])
-  return {name: statistics.median(v) for name, v in values.items()}
+    for measure, value in measures.items():
+      lists = values.setdefault(contender, {})
+      lists.setdefault(measure, []).append(value)
+  return {
+    name: {measure: statistics.median(v) for measure, v in lists.items()}
+    for name, lists in values.items()
+  }
 
 
 def number(value, measure):
@@ -106,15 +116,13 @@ def markdown(outcomes):
   `outcomes` maps (a work's name, processor) to its Outcomes and `run_note`.
   """
   names = "work", "processor", "here", "peers", "result", "target", "met", "run"
-  lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+  lines = [markdown_table.header(*names)]
   # Rows of the same command share a note.
   notes = list(dict.fromkeys(note for _, note in outcomes.values()))
   for (_, processor), (work_outcomes, note) in outcomes.items():
-    run = notes.index(note) + 1
-    lines += [
-      f"| {outcome.row.title} | {processor} {_cells(outcome)} {run} |"
-      for outcome in work_outcomes
-    ]
+    for outcome in work_outcomes:
+      title, run = outcome.row.title, notes.index(note) + 1
+      lines.append(markdown_table.row(title, processor, *_cells(outcome), run))
   lines.append("")
   lines += [f"{index}. {note}" for index, note in enumerate(notes, 1)]
   return "\n".join(lines)
@@ -134,13 +142,9 @@ def _cells(outcome):
     target = f"{'≥' if is_floor else '≤'} {show(row.target)}"
     is_met = result >= row.target if is_floor else result <= row.target
     met = "yes" if is_met else "**no**"
-  peer_numbers = "; ".join(
-    f"{name}: {number(value, row.measure)}" for name, value in peers.items()
-  )
-  return (
-    f"| {number(ours, row.measure)} | {peer_numbers or '–'} "
-    f"| {show(result)} | {target} | {met} |"
-  )
+  numbers = [f"{n}: {number(v, row.measure)}" for n, v in peers.items()]
+  ours = number(ours, row.measure)
+  return ours, "; ".join(numbers) or "–", show(result), target, met
 
 
 def run_note(run):
@@ -182,18 +186,58 @@ class Headline(NamedTuple):
 
 def headline_table(headlines):
   """Returns a Markdown table of Headlines."""
-  lines = ["| | processor | here | the fastest other program | |"]
-  lines.append("|---|---|---|---|---|")
+  columns = "", "processor", "here", "the fastest other program", ""
+  lines = [markdown_table.header(*columns)]
   for group, processor, (row, ours, peers, peer, result) in headlines:
     compared = f"**{result:.1f}× faster**"
     if 1 / 1.05 < result < 1.05:
       compared = "equal within 5 %"
     elif result < 1:
       compared = f"{1 / result:.1f}× slower"
-    lines.append(
-      f"| {group}: {row.title} | {processor} | {number(ours, row.measure)} "
-      f"| {peer}: {number(peers[peer], row.measure)} | {compared} |"
+    here, best = (number(x, row.measure) for x in (ours, peers[peer]))
+    cells = (
+      f"{group}: {row.title}",
+      processor,
+      here,
+      f"{peer}: {best}",
+      compared,
     )
+    lines.append(markdown_table.row(*cells))
+  return "\n".join(lines)
+
+
+def engine_table(turns, threads):
+  """Returns a Markdown table of engine_speed's measures; "" without any."""
+  sizes = [f"{length} × {size}" for size, length in engine_speed.BATCHES]
+  names = "one text, p50", "p99", "memory", "on disk"
+  lines = [markdown_table.header("engine", *sizes, *names)]
+  taken = medians(turns)
+  for name in engine_speed.CONTENDERS:
+    values = {
+      measure.removesuffix(f", {threads}"): value
+      for measure, value in taken.get(name, {}).items()
+      if measure.endswith(f", {threads}")
+    }
+    if values:
+      cells = [
+        f"{values[f'texts_per_second, {size}']:.0f} / "
+        f"{values[f'texts_per_processor_second, {size}']:.0f}"
+        for size in sizes
+      ]
+      cells += [f"{values[f'milliseconds, p{p}']:.1f} ms" for p in (50, 99)]
+      cells += [f"{values[n]:.0f} MB" for n in ("megabytes", "megabytes, disk")]
+      lines.append(markdown_table.row(name, *cells))
+  return "\n".join(lines) if lines[1:] else ""
+
+
+def score_table(turns_of):
+  """Returns a Markdown table; `turns_of` maps a column to turns."""
+  lines = [markdown_table.header("engine", *turns_of)]
+  columns = list(map(medians, turns_of.values()))
+  for name in engine_speed.CONTENDERS:
+    scores = (column.get(name) for column in columns)
+    cells = (f"{taken['score']:.4f}" if taken else "–" for taken in scores)
+    lines.append(markdown_table.row(name, *cells))
   return "\n".join(lines)
 
 

@@ -1,5 +1,6 @@
 """Defines the works of table.py: contenders, targets and titles."""
 
+import argparse
 import functools
 import itertools
 import json
@@ -15,7 +16,6 @@ import pretraining_data_speed
 import step_speed
 from table_rows import OURS, Headline, Row, evaluate
 
-ROOT = measured_runs.ROOT
 # The data flags that a work may need.
 DATA = {
   "glue": "folder with GLUE's folders (MRPC, CoLA, ...)",
@@ -27,184 +27,117 @@ DATA = {
 }
 _DTYPES = ("float32", "bfloat16")
 _BATCH_SIZE = 16  # The batch size of every fine-tuning job.
-_DYNAMIC, _PADDED = "Trainer, dynamic padding", "Trainer, padded to 128"
-_GROUPED = "Trainer, grouped by length"
-_GLUE = {_DYNAMIC: 0.5, _PADDED: 0.35}
-# {job: (title, folder in GLUE, {mode of the Trainer: target for the ratio of
-# times}, flags of finetuning_scores.py)}
-_JOBS = {
-  "mrpc": ("MiniLM job, MRPC", "MRPC", _GLUE, {}),
-  "rte": ("MiniLM job, RTE", "RTE", _GLUE, {}),
-  "cola": ("MiniLM job, CoLA", "CoLA", _GLUE, {}),
-  "sts-b": ("MiniLM job, STS-B", "STS-B", _GLUE, {"num_train_epochs": 1}),
-  "sst-2": (
-    "MiniLM job, SST-2, 10,000 rows",
-    "SST-2",
-    _GLUE,
-    {"num_train_epochs": 1, "max_train_examples": 10000},
-  ),
-  # Use part of MRPC, because a whole job of BERT-base takes hours on two cores.
-  "base": (
-    "BERT-base job, part of MRPC",
-    "MRPC",
-    {**_GLUE, _PADDED: 0.3},
-    {
-      "task": "mrpc",
-      "num_train_epochs": 1,
-      "max_train_examples": 60 * _BATCH_SIZE,
-    },
-  ),
-  # Score only part of the dev set, which has 10,570 questions.
-  "squad": (
-    "MiniLM job, SQuAD",
-    None,
-    {_GROUPED: 0.5},
-    {"max_seq_length": 384, "bucket_by_length": 1, "max_eval_examples": 1000},
-  ),
-  # Use as many training and dev sentences as CoNLL-2003 has.
-  "tagging": (
-    "MiniLM job, tagging",
-    None,
-    {_DYNAMIC: 0.5},
-    {"task": "ner", "max_train_examples": 14041, "max_eval_examples": 3250},
-  ),
-}
+# {job: its title, flags of finetuning_scores.py, and targets for the ratio of
+# times to each mode of the Trainer}. BERT-base trains on part of MRPC, because
+# a whole job takes hours on two cores. SQuAD is scored on part of the dev set,
+# which has 10,570 questions. Tagging has as many sentences as CoNLL-2003.
+_JOBS = {row["job"]: row for row in measured_runs.table("jobs.csv")}
+_MODES = ("dynamic padding", "padded to 128", "grouped by length")
+# {work of --short: its flags, and the title in a page and the chart}. With
+# few steps, the start takes a larger share of the time than in a whole job, for
+# all contenders.
+SHORT = {row["work"]: row for row in measured_runs.table("short.csv")}
 _LINES_BATCH_SIZE = 64
-THREADS = {"all threads": 0, "one thread": 1}
 MODELS = {"minilm": "MiniLM-L6", "base": "BERT-base"}
-_STARTS = {"first_start": "not cached", "next_start": "cached"}
-SCORED = {"sts-b": "STS-B", "mrpc": "MRPC"}
+# {task: column of docs/engines.md}
+SCORED = {"sts-b": "STS-B, Spearman", "mrpc": "MRPC, accuracy"}
+
+
+def _cost(command):
+  """Returns a command's wall and processor seconds."""
+  _, cost = measured_runs.run(command)
+  return {"wall": cost.wall, "processor": cost.processor}
+
+
+def _cost_and_memory(command):
+  return measured_runs.run(command, watches_memory=True)[1]._asdict()
 
 
 class Work(NamedTuple):
-  """A function to measure, and the rows for its results."""
+  """The contenders of a comparison, and the rows for its results."""
 
   name: str  # The name for --rows.
   needs: tuple  # Names of flags in DATA.
-  # Function of (flags, an empty folder); runs every contender once and returns
-  # {contender: {measure: number}}.
-  turn: Callable
+  # Function of (flags, an empty folder, parts of the name after the first);
+  # yields (contender, what `measure` takes), by default a command. It may write
+  # files between two contenders.
+  contenders: Callable
   rows: list
+  # Returns {measure: number}, or None for a contender to leave out.
+  measure: Callable = _cost
+
+  def turn(self, arguments, folder) -> dict:
+    """Runs every contender once; returns {contender: {measure: number}}."""
+    taken: dict = {}
+    parts = self.name.split("/")[1:]
+    for contender, command in self.contenders(arguments, folder, *parts):
+      if measures := self.measure(command):
+        taken.setdefault(contender, {}).update(measures)
+    return taken
 
 
 @functools.cache
 def all_works():
   """Returns all Works, in the table's order."""
-  return tuple(
-    itertools.chain(_jobs(), _steps(), _data(), _lines(), _engines(), _starts())
-  )
+  parts = _jobs, _steps, _data, _lines, _engines, _scores, _starts
+  return tuple(itertools.chain(*(works() for works in parts)))
 
 
-# Fine-tuning jobs.
+# Fine-tuning jobs: whole commands, each from its start to the scores.
 
 
 def _jobs():
-  for name, dtype in itertools.product(_JOBS, _DTYPES):
-    title, folder, targets, _ = _JOBS[name]
+  for job, dtype in itertools.product(_JOBS.values(), _DTYPES):
     rows = [
       Row(
-        f"{title}, {dtype}: {measure}, against {peer[9:]}",
+        f"{job['title']}, {dtype}: {measure}, against {mode}",
         measure,
-        target,
-        peers=peer,
+        float(job[mode]),
+        peers=f"Trainer, {mode}",
       )
-      for peer, target in targets.items()
+      for mode in _MODES
+      if job[mode]
       for measure in ("processor", "wall")
     ]
-    turn = functools.partial(_job_turn, name=name, dtype=dtype)
-    needs = ("glue" if folder else "squad", "weights")
-    yield Work(f"job/{name}/{dtype}", needs, turn, rows)
+    needs = ("glue" if job["glue_folder"] else "squad", "weights")
+    yield Work(f"job/{job['job']}/{dtype}", needs, _job_contenders, rows)
 
 
-def _job(arguments, folder, name, dtype="float32", **more):
-  """Returns the flags of a job; writes its shortened data to a folder."""
-  _, glue, _, values = _JOBS[name]
-  values = {
-    "task": name,
-    "dtype": dtype,
-    "weights": arguments.weights,
-    "peer_python": arguments.peer_python,
-    "train_batch_size": _BATCH_SIZE,
-    "data_dir": arguments.glue / glue if glue else arguments.squad,
-    **values,
-    **more,
-  }
+def _job_contenders(arguments, folder, name, dtype):
+  job = _job(arguments, folder, name, f"--dtype={dtype}")
+  # The peers run first, so that a missing package fails early.
+  for mode in _MODES:
+    is_padded = mode == "padded to 128"
+    if _JOBS[name][mode] and (arguments.padded or not is_padded):
+      job.pad_to_max_length = int(is_padded)
+      yield f"Trainer, {mode}", finetuning_scores.peer_command(job, 1)
+  yield OURS, finetuning_scores.our_command(job, 1, folder / "output")
+
+
+def _job(arguments, folder, name, *more):
+  """Returns the settings of a job; writes its shortened data to a folder."""
+  glue, weights = _JOBS[name]["glue_folder"], arguments.weights
+  data = arguments.glue / glue if glue else arguments.squad
+  flags = [*_JOBS[name]["flags"].split(), f"--train_batch_size={_BATCH_SIZE}"]
+  flags += [*more, f"--peer_python={arguments.peer_python}"]
   if arguments.steps:
-    values["max_train_examples"] = arguments.steps * _BATCH_SIZE
-    values["num_train_epochs"] = 1
+    count = arguments.steps * _BATCH_SIZE
+    flags += [f"--max_train_examples={count}", "--num_train_epochs=1"]
   if name == "base":
-    values["weights"] = _base_weights(arguments, folder)
+    weights = _base_weights(arguments, folder)
   for flag, part in (("train_file", "train"), ("predict_file", "dev")):
     if not glue:
       (path,) = arguments.squad.glob(f"{part}*.json")
-      values[flag] = path.name
     if name == "tagging":
-      values[flag], values["data_dir"] = f"{part}.conll", folder
-      (folder / values[flag]).write_text(sentences_with_names(path))
-  job = finetuning_scores.parse_arguments(
-    [f"--{flag}={value}" for flag, value in values.items()]
-  )
+      text, data = sentences_with_names(path), folder
+      path = folder / f"{part}.conll"
+      path.write_text(text)
+    if not glue:
+      flags.append(f"--{flag}={path.name}")
+  flags += [f"--data_dir={data}", f"--weights={weights}"]
+  job = finetuning_scores.parse_arguments(flags)
   job.data_dir = finetuning_scores.shortened(job, folder / "data")
   return job
-
-
-def _trained(folder, *flags):
-  """Trains a classifier for one step; returns its model folder."""
-  few, output = folder / "few.tsv", folder / "trained"
-  few.write_text("text\tlabel\ngood\tyes\nbad\tno\n", encoding="utf-8")
-  measured_runs.run(
-    [
-      sys.executable,
-      ROOT / "run_classifier.py",
-      "--do_train",
-      *flags,
-      f"--train_file={few}",
-      f"--output_dir={output}",
-      "--num_train_epochs=1",
-      "--train_batch_size=2",
-    ]
-  )
-  return output / "final_model"
-
-
-def _to_huggingface(model, folder):
-  """Converts a model to Hugging Face's layout; returns the new folder."""
-  measured_runs.run(
-    [
-      sys.executable,
-      ROOT / "convert_checkpoint.py",
-      "--to=huggingface",
-      f"--model_dir={model}",
-      f"--output={folder / 'model'}",
-    ]
-  )
-  return folder / "model"
-
-
-def _base_weights(arguments, folder):
-  """Creates a random BERT-base with the vocabulary of --weights."""
-  vocab, config = arguments.weights / "vocab.txt", folder / "config.json"
-  size = len(vocab.read_bytes().strip(b"\n").split(b"\n"))
-  values = {**step_speed.VALUES, "vocab_size": size}
-  config.write_text(json.dumps(values), encoding="utf-8")
-  flags = f"--vocab_file={vocab}", f"--bert_config_file={config}"
-  return _to_huggingface(_trained(folder, *flags), folder)
-
-
-def _job_turn(arguments, folder, *, name, dtype):
-  """Runs whole commands, each from its start to the scores."""
-  job = _job(arguments, folder, name, dtype)
-  runs = {}
-  # Run the peers first, so that a missing package fails early.
-  for peer in _JOBS[name][2]:
-    if peer != _PADDED or arguments.padded:
-      job.pad_to_max_length = int(peer == _PADDED)
-      runs[peer] = finetuning_scores.run("peer", job, 1)
-  runs[OURS] = finetuning_scores.run("ours", job, 1)
-  return {
-    side: {measure: run[measure] for measure in ("wall", "processor")}
-    for side, run in runs.items()
-  }
 
 
 def sentences_with_names(path):
@@ -228,40 +161,82 @@ def sentences_with_names(path):
   return text
 
 
+# Models that works train or make.
+
+
+def _trained(folder, *flags):
+  """Trains a classifier for one step; returns its model folder."""
+  few, output = folder / "few.tsv", folder / "trained"
+  few.write_text("text\tlabel\ngood\tyes\nbad\tno\n", encoding="utf-8")
+  measured_runs.run_ours(
+    "run_classifier.py",
+    "--do_train",
+    *flags,
+    train_file=few,
+    output_dir=output,
+    num_train_epochs=1,
+    train_batch_size=2,
+  )
+  return output / "final_model"
+
+
+def _to_huggingface(model, folder):
+  """Converts a model to Hugging Face's layout; returns the new folder."""
+  places = {"model_dir": model, "output": folder / "model"}
+  measured_runs.run_ours("convert_checkpoint.py", to="huggingface", **places)
+  return places["output"]
+
+
+def _base_weights(arguments, folder):
+  """Creates a random BERT-base with the vocabulary of --weights."""
+  vocab, config = arguments.weights / "vocab.txt", folder / "config.json"
+  size = len(vocab.read_bytes().strip(b"\n").split(b"\n"))
+  values = {**step_speed.BASE, "vocab_size": size}
+  config.write_text(json.dumps(values), encoding="utf-8")
+  flags = f"--vocab_file={vocab}", f"--bert_config_file={config}"
+  return _to_huggingface(_trained(folder, *flags), folder)
+
+
 # Steps.
+
+# {name: method, size, length, masked words; (float32, bfloat16) targets for the
+# share of the peak, and for the ratio to the best peer}
+_STEPS = {
+  "train8": ("train", 8, 128, 0, (0.88, 0.80), (1.6, 1.7)),
+  "train32": ("train", 32, 128, 0, (0.88, 0.80), (1.6, 1.7)),
+  "predict32": ("predict", 32, 128, 0, (0.97, 0.94), (1.1, 1.1)),
+  "pretrain128": ("pretrain", 32, 128, 20, (0.86, 0.75), (1.0, 1.0)),
+  "pretrain512": ("pretrain", 4, 512, 76, (0.86, 0.75), (1.25, 1.4)),
+  # For GPUs, without targets.
+  "pretrain128x256": ("pretrain", 256, 128, 20, (None,) * 2, (None,) * 2),
+  "pretrain512x64": ("pretrain", 64, 512, 76, (None,) * 2, (None,) * 2),
+}
+
+
+def _step(name, dtype):
+  method, *sizes = _STEPS[name][:4]
+  return step_speed.Work(method, dtype, *sizes)
 
 
 def _steps():
-  # The last two fields are (float32, bfloat16) targets: share of peak, ratio.
-  sizes = {
-    "train8": ("train", 8, 128, 0, (0.88, 0.80), (1.6, 1.7)),
-    "train32": ("train", 32, 128, 0, (0.88, 0.80), (1.6, 1.7)),
-    "predict32": ("predict", 32, 128, 0, (0.97, 0.94), (1.1, 1.1)),
-    "pretrain128": ("pretrain", 32, 128, 20, (0.86, 0.75), (1.0, 1.0)),
-    "pretrain512": ("pretrain", 4, 512, 76, (0.86, 0.75), (1.25, 1.4)),
-    # For GPUs, without targets.
-    "pretrain128x256": ("pretrain", 256, 128, 20, (None,) * 2, (None,) * 2),
-    "pretrain512x64": ("pretrain", 64, 512, 76, (None,) * 2, (None,) * 2),
-  }
-  for name, (method, size, length, words, *targets) in sizes.items():
-    for dtype, share, ratio in zip(_DTYPES, *targets, strict=True):
-      work = step_speed.Work(method, dtype, size, length, words)
-      title = f"BERT-base, {work.title}"
+  for name, (*_, shares, ratios) in _STEPS.items():
+    for dtype, share, ratio in zip(_DTYPES, shares, ratios, strict=True):
+      title = f"BERT-base, {_step(name, dtype).title}"
+      against = f"{title}: against the fastest peer"
+      rows = [
+        Row(f"{title}: share of the peak", "share", share, "own"),
+        Row(against, "examples_per_second", ratio),
+      ]
+      place, measure = f"step/{name}/{dtype}", measured_runs.answer
+      yield Work(place, (), _step_contenders, rows, measure)
 
-      def turn(arguments, folder, work=work):
-        return step_speed.measure_all(work, arguments)
 
-      yield Work(
-        f"step/{name}/{dtype}",
-        (),
-        turn,
-        [
-          Row(f"{title}: share of the peak", "share", share, "own"),
-          Row(
-            f"{title}: against the fastest peer", "examples_per_second", ratio
-          ),
-        ],
-      )
+def _step_contenders(arguments, folder, name, dtype):
+  work = _step(name, dtype)
+  peaks = measured_runs.answer([sys.executable, step_speed.__file__])
+  for contender in step_speed.contenders(work, arguments.compiled_peers):
+    command = step_speed.command(contender, work, arguments, peaks[dtype])
+    yield contender, command
 
 
 # Pre-training data.
@@ -269,43 +244,26 @@ def _steps():
 
 def _data():
   title = "create_pretraining_data"
-  yield Work(
-    "data",
-    ("text", "vocab", "original"),
-    _data_turn,
-    [
-      Row(f"{title}: processor, without the start", "added", 15, "speedup"),
-      Row(f"{title}: processor, with the start", "processor", 15, "speedup"),
-      Row(f"{title}: wall", "wall", None, "speedup"),
-      Row(f"{title}: memory, without the start", "added_megabytes", 1 / 8),
-    ],
-  )
+  rows = [
+    Row(f"{title}: processor, without the start", "added", 15, "speedup"),
+    Row(f"{title}: processor, with the start", "processor", 15, "speedup"),
+    Row(f"{title}: wall", "wall", None, "speedup"),
+    Row(f"{title}: memory, without the start", "added_megabytes", 1 / 8),
+  ]
+  needs, measure = ("text", "vocab", "original"), pretraining_data_speed.measure
+  yield Work("data", needs, _data_contenders, rows, measure)
 
 
-def _data_turn(arguments, folder):
+def _data_contenders(arguments, folder):
   text = folder / "text.txt"
   with open(arguments.text, "rb") as stream:
     # Copy about 8 MB of complete lines.
     text.write_bytes(b"".join(stream.readlines(8_000_000)))
-  options = pretraining_data_speed.parse_arguments(
-    [
-      f"--text={text}",
-      f"--vocab={arguments.vocab}",
-      f"--original={arguments.original}",
-      "--shards=0",
-    ]
-  )
-  return {
-    name: {
-      **cost._asdict(),
-      "added": cost.processor - start.processor,
-      "added_megabytes": cost.megabytes - start.megabytes,
-    }
-    for name, start, cost in pretraining_data_speed.measure(options)
-  }
+  options = argparse.Namespace(**{**vars(arguments), "text": text, "shards": 0})
+  return pretraining_data_speed.commands(options, folder)
 
 
-# Short lines.
+# Short lines: vectors or classes of SST-2's phrases.
 
 
 def _lines():
@@ -319,41 +277,17 @@ def _lines():
       Row(f"{title}: {measure}", measure, target, "speedup")
       for measure in ("processor", "wall")
     ]
-    turn = functools.partial(_lines_turn, work=work, dtype=dtype)
-    yield Work(f"lines/{work}/{dtype}", ("glue", "weights"), turn, rows)
+    name, needs = f"lines/{work}/{dtype}", ("glue", "weights")
+    yield Work(name, needs, _line_contenders, rows, _cost_and_memory)
 
 
-def _lines_turn(arguments, folder, *, work, dtype):
-  """Computes vectors or classes of SST-2's phrases."""
+def _line_contenders(arguments, folder, work, dtype):
   path = arguments.glue / "SST-2" / "train.tsv"
   rows = path.read_text(encoding="utf-8").splitlines()[1:]
   texts = [row.split("\t")[0].strip() for row in rows[: arguments.lines]]
   lines, table = folder / "lines.txt", folder / "lines.tsv"
-  for path, header in ((lines, []), (table, ["text"])):
-    path.write_text("\n".join([*header, *texts, ""]), encoding="utf-8")
-  if work == "features":
-    ours = [
-      ROOT / "extract_features.py",
-      f"--model_dir={arguments.weights}",
-      f"--input_file={lines}",
-      "--pooling=mean",
-      "--output_format=npz",
-      f"--output_file={folder / 'ours.npz'}",
-      f"--batch_size={_LINES_BATCH_SIZE}",
-    ]
-  else:
-    model = _trained(folder, f"--model_dir={arguments.weights}")
-    ours = [
-      ROOT / "run_classifier.py",
-      "--do_predict",
-      f"--model_dir={model}",
-      f"--predict_file={table}",
-      f"--output_dir={folder / 'predictions'}",
-      f"--predict_batch_size={_LINES_BATCH_SIZE}",
-    ]
-  dtype_flags = [f"--dtype={dtype}"]
-  if dtype == "int8":
-    dtype_flags = ["--engine=onnx", "--quantize=int8"]
+  for path, first in ((lines, []), (table, ["text"])):
+    path.write_text("\n".join([*first, *texts, ""]), encoding="utf-8")
   peers = {"transformers": "torch, bfloat16"}
   if dtype != "bfloat16":
     # Depending on the processor, oneDNN's or MKL's float32 products are faster.
@@ -361,28 +295,42 @@ def _lines_turn(arguments, folder, *, work, dtype):
       "transformers": "torch, float32",
       "transformers, oneDNN": "torch, float32, oneDNN",
     }
-  # The peer is fastest with this batch size, among 32, 64, 128 and 256.
-  job = engine_speed.Job(
-    "",
-    arguments.weights,
-    lines=lines,
-    output=folder / "theirs",
-    head="embedding" if work == "features" else "classification",
-    batch_size=_LINES_BATCH_SIZE,
-  )
-  commands = {
-    name: [
-      arguments.peer_python,
-      engine_speed.__file__,
-      json.dumps(job._replace(contender=contender), default=str),
-    ]
-    for name, contender in peers.items()
-  }
-  commands[OURS] = [sys.executable, *ours, *dtype_flags]
-  return {
-    name: measured_runs.run(command, watches_memory=True)[1]._asdict()
-    for name, command in commands.items()
-  }
+  for name, contender in peers.items():
+    job = engine_speed.Job(
+      contender,
+      arguments.weights,
+      lines=lines,
+      output=folder / "theirs",
+      head="embedding" if work == "features" else "classification",
+      # The peer is fastest with this batch size, among 32, 64, 128 and 256.
+      batch_size=_LINES_BATCH_SIZE,
+    )
+    yield name, engine_speed.command(job, arguments.peer_python)
+  switches = [f"--dtype={dtype}"]
+  if dtype == "int8":
+    switches = ["--engine=onnx", "--quantize=int8"]
+  if work == "features":
+    ours = measured_runs.ours(
+      "extract_features.py",
+      *switches,
+      model_dir=arguments.weights,
+      input_file=lines,
+      pooling="mean",
+      output_format="npz",
+      output_file=folder / "ours.npz",
+      batch_size=_LINES_BATCH_SIZE,
+    )
+  else:
+    ours = measured_runs.ours(
+      "run_classifier.py",
+      "--do_predict",
+      *switches,
+      model_dir=_trained(folder, f"--model_dir={arguments.weights}"),
+      predict_file=table,
+      output_dir=folder / "predictions",
+      predict_batch_size=_LINES_BATCH_SIZE,
+    )
+  yield OURS, ours
 
 
 # Engines.
@@ -391,12 +339,13 @@ def _lines_turn(arguments, folder, *, work, dtype):
 def _engines():
   for model, title in MODELS.items():
     rows = []
-    for threads in THREADS:
+    for threads in engine_speed.THREADS:
       for size, length in engine_speed.BATCHES:
         measure = f"{engine_speed.texts_per_second(size, length)}, {threads}"
+        place = f"{title}, {length} × {size}, {threads}"
         rows += [
           Row(
-            f"{title}, {length} × {size}, {threads}: int8 against {peer}'s",
+            f"{place}: int8 against {peer}'s",
             measure,
             target,
             peers=f"{peer}, int8",
@@ -413,9 +362,24 @@ def _engines():
           peers="ONNX Runtime, float32",
         )
       )
-    turn = functools.partial(_engine_turn, model=model)
-    yield Work(f"engines/{model}", ("weights",), turn, rows)
-  for task, title in SCORED.items():
+    name, measure = f"engines/{model}", measured_runs.answer
+    yield Work(name, ("weights",), _engine_contenders, rows, measure)
+
+
+def _engine_contenders(arguments, folder, model):
+  weights, files = arguments.weights, folder / "made"
+  if model == "base":
+    weights = _base_weights(arguments, folder)
+  files.mkdir()
+  names = engine_speed.CONTENDERS
+  for threads, name in itertools.product(arguments.threads.split(","), names):
+    job = engine_speed.Job(name, weights, files, threads, arguments.seconds)
+    yield name, engine_speed.command(job, arguments.peer_python)
+
+
+def _scores():
+  for task, column in SCORED.items():
+    title = column.partition(",")[0]
     rows = [
       Row(
         f"MiniLM, {title}, {name}: score minus float32's score",
@@ -428,33 +392,16 @@ def _engines():
       for name in engine_speed.CONTENDERS
       if name.startswith("here, int8")
     ]
-    turn = functools.partial(_engine_scores_turn, task=task)
-    yield Work(f"engines/scores/{task}", ("glue", "weights"), turn, rows)
+    name, needs = f"engines/scores/{task}", ("glue", "weights")
+    yield Work(name, needs, _score_contenders, rows, _score)
 
 
-def _engine_turn(arguments, folder, *, model):
-  """Measures every contender once for each number of threads."""
-  weights, files = arguments.weights, folder / "made"
-  if model == "base":
-    weights = _base_weights(arguments, folder)
-  files.mkdir()
-  turn = {name: {} for name in engine_speed.CONTENDERS}
-  for threads, name in itertools.product(arguments.threads.split(","), turn):
-    job = engine_speed.Job(name, weights, files, seconds=arguments.seconds)
-    measures = engine_speed.run_contender(
-      job, arguments.peer_python, THREADS[threads]
-    )
-    for measure, value in (measures or {}).items():
-      turn[name][f"{measure}, {threads}"] = value
-  return turn
-
-
-def _engine_scores_turn(arguments, folder, *, task):
-  """Scores all contenders on the dev set, after one epoch of training."""
+def _score_contenders(arguments, folder, _, task):
+  """Yields the task, and the commands and the labels for its dev set."""
   # Imported here because `glue` loads TensorFlow.
-  from classification import glue, scores
+  from classification import glue
 
-  job = _job(arguments, folder, task, num_train_epochs=1)
+  job = _job(arguments, folder, task, "--num_train_epochs=1")
   output, files = folder / "output", folder / "made"
   files.mkdir()
   measured_runs.run(finetuning_scores.our_command(job, 1, output))
@@ -465,118 +412,74 @@ def _engine_scores_turn(arguments, folder, *, task):
     path = folder / f"{split}.json"
     path.write_text(json.dumps(pairs), encoding="utf-8")
   gold = [float(example.label) for example in examples]
-  turn, job = (
-    {},
-    engine_speed.Job(
-      "",
-      model,
-      files,
-      head="classification",
-      pairs=folder / "dev.json",
-      samples=folder / "train.json",
-    ),
-  )
   for name in engine_speed.CONTENDERS:
-    result = engine_speed.run_contender(
-      job._replace(contender=name), arguments.peer_python
-    )
-    if result:
-      answers = list(map(float, result["answers"]))
-      # The score is the accuracy or, for STS-B, Spearman's correlation.
-      score = sum(map(float.__eq__, answers, gold)) / len(gold)
-      if task == "sts-b":
-        score = scores.correlation(*map(scores.average_ranks, (answers, gold)))
-      turn[name] = {"score": score}
-  return turn
+    job = engine_speed.Job(name, model, files, head="classification")
+    job = job._replace(pairs=path, samples=folder / "train.json")
+    yield name, (task, engine_speed.command(job, arguments.peer_python), gold)
 
 
-# Starts.
+def _score(task_command_gold):
+  """Returns the accuracy or, for STS-B, Spearman's correlation."""
+  from classification import scores
+
+  task, command, gold = task_command_gold
+  answers = measured_runs.answer(command)
+  if not answers:
+    return None
+  if task == "sts-b":
+    ranks = map(scores.average_ranks, (answers, gold))
+    return {"score": scores.correlation(*ranks)}
+  right = sum(a == b for a, b in zip(answers, gold, strict=True))
+  return {"score": right / len(gold)}
+
+
+# Starts: processor time until the first line of the training log.
 
 
 def _starts():
   title = "start of MiniLM on MRPC, records {}: processor, without importing {}"
+  starts = {"first_start": "not cached", "next_start": "cached"}
   rows = [
     Row(title.format(records, "TensorFlow"), measure, 2.5, "own")
-    for measure, records in _STARTS.items()
+    for measure, records in starts.items()
   ]
-  yield Work("start/first_step", ("glue", "weights"), _start_turn, rows)
+  needs = ("glue", "weights")
+  yield Work("start/first_step", needs, _start_contenders, rows, _start)
 
 
-def _start_turn(arguments, folder):
-  """Measures processor time until the first line of the training log."""
+def _start_contenders(arguments, folder):
   output = folder / "output"
-  log = output / "train_log.jsonl"
-  command = [
-    sys.executable,
-    ROOT / "run_classifier.py",
+  command = measured_runs.ours(
+    "run_classifier.py",
     "--do_train",
-    f"--model_dir={arguments.weights}",
-    "--task_name=mrpc",
-    f"--data_dir={arguments.glue / 'MRPC'}",
-    f"--output_dir={output}",
-    f"--train_batch_size={_BATCH_SIZE}",
-    "--log_steps=1",
-    "--iterations_per_loop=1",
-  ]
+    model_dir=arguments.weights,
+    task_name="mrpc",
+    data_dir=arguments.glue / "MRPC",
+    output_dir=output,
+    train_batch_size=_BATCH_SIZE,
+    log_steps=1,
+    iterations_per_loop=1,
+  )
+  yield OURS, (command, output / "train_log.jsonl")
+
+
+def _start(command_and_log):
+  command, log = command_and_log
   _, imported = measured_runs.run([sys.executable, "-c", "import tensorflow"])
   measures = {}
-  for measure in _STARTS:
+  for measure in ("first_start", "next_start"):
     # The first start's log would end the second measurement immediately.
     log.unlink(missing_ok=True)
     _, cost = measured_runs.run(
       command, until=lambda: log.exists() and log.stat().st_size
     )
     measures[measure] = cost.processor - imported.processor
-  return {OURS: measures}
-
-
-# The works of --short: {name: (flags, title in the page's table and chart, or
-# None)}. With few steps, the start takes a larger share of the time than in a
-# whole job, for all contenders.
-SHORT = {
-  "job/mrpc/float32": ("--steps=150", "MiniLM on MRPC, float32"),
-  "job/mrpc/bfloat16": ("--padded=0 --steps=150", "MiniLM on MRPC, bfloat16"),
-  "job/cola/float32": ("--padded=0 --steps=100", "MiniLM on CoLA, float32"),
-  "job/sts-b/float32": ("--padded=0 --steps=100", "MiniLM on STS-B, float32"),
-  "job/squad/float32": ("--steps=60", "MiniLM on SQuAD, float32"),
-  "job/tagging/bfloat16": (
-    "--steps=150",
-    "MiniLM on CoNLL-like names, bfloat16",
-  ),
-  "job/base/float32": ("--padded=0 --steps=20", "BERT-base on MRPC, float32"),
-  "data": ("", "text to records"),
-  "step/pretrain128/float32": (
-    "--rounds=2",
-    "BERT-base, step of 32 × 128, float32",
-  ),
-  "step/predict32/float32": ("--rounds=3", "BERT-base, 32 × 128, float32"),
-  "step/predict32/bfloat16": ("--rounds=3", "BERT-base, 32 × 128, bfloat16"),
-  "lines/features/float32": (
-    "--lines=10000",
-    "MiniLM, vectors of phrases, float32",
-  ),
-  "lines/features/int8": (
-    "--lines=10000",
-    "MiniLM, vectors of phrases, int8 against float32",
-  ),
-  "lines/predictions/float32": (
-    "--lines=10000",
-    "MiniLM, classes of phrases, float32",
-  ),
-  "step/train8/float32": ("--rounds=3", None),
-  "step/train8/bfloat16": ("--rounds=3", None),
-  "engines/minilm": ("--seconds=2 --threads='all threads'", None),
-  "start/first_step": ("", None),
-}
+  return measures
 
 
 def headline(name, processor, turns):
   """Returns the Headline of a work in SHORT, or None."""
-  text, group = SHORT[name][1], "Prediction"
-  if name.startswith(("data", "step/pretrain")):
-    group = "Pre-training"
-  elif name.startswith("job/"):
-    group = "Fine-tuning"
+  title, group = SHORT[name]["title"], SHORT[name]["group"]
   measure = "examples_per_second" if name.startswith("step/") else "wall"
-  outcome = text and evaluate(Row(text, measure, None, "speedup"), turns)
+  outcome = title and evaluate(Row(title, measure, None, "speedup"), turns)
   return Headline(group, processor, outcome) if outcome else None

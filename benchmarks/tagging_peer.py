@@ -1,8 +1,7 @@
-"""Tagging for finetuning_peer.py: reads columns, aligns tags, and scores.
+"""Reads columns and aligns tags with word pieces, for finetuning_peer.py.
 
-Like finetuning_peer.py, this module shares no code with this project, so that a
-bug cannot affect both sides. It imports neither torch nor transformers, so that
-a test can compare its scores with this project's without these packages.
+This module imports neither torch nor transformers, so that a test can compare
+its inputs with this project's without these packages.
 """
 
 import itertools
@@ -71,35 +70,3 @@ def with_labels(inputs, pieces, numbers):
   for piece, number in zip(pieces, numbers, strict=True):
     labels[piece] = number
   return inputs | {"labels": labels}
-
-
-def entities(tags):
-  """Returns the set of (name, first word, last word) of a sentence's tags.
-
-  As in conlleval, I-NAME continues an entity of the type NAME if the previous
-  word ends one, and begins an entity otherwise.
-  """
-  spans = []
-  for word, tag in enumerate(tags):
-    mark, _, name = tag.partition("-")
-    if mark == "I" and spans and spans[-1][::2] == (name, word - 1):
-      spans[-1] = (name, spans[-1][1], word)
-    elif mark != "O":
-      spans.append((name, word, word))
-  return set(spans)
-
-
-def scores(gold, predicted):
-  """Returns precision, recall and F1 of entities in lists of lists of tags."""
-  pairs = [
-    (entities(g), entities(p)) for g, p in zip(gold, predicted, strict=True)
-  ]
-  right = sum(len(g & p) for g, p in pairs)
-  num_expected, num_predicted = (
-    sum(map(len, side)) for side in zip(*pairs, strict=True)
-  )
-  return {
-    "precision": right / num_predicted if num_predicted else 0.0,
-    "recall": right / num_expected if num_expected else 0.0,
-    "f1": 2 * right / (num_predicted + num_expected) if right else 0.0,
-  }

@@ -2,8 +2,7 @@
 
   python benchmarks/xla_counts.py --methods train pretrain
 
-On a GPU, many small operations cost time that does not depend on the batch. The
-width of the network does not change the numbers, so the network is narrow.
+On a GPU, many small operations cost time that does not depend on the batch.
 Needs TensorFlow (and JAX for --plain_jax), but no GPU.
 """
 
@@ -12,6 +11,7 @@ import collections
 import re
 
 import xla_program
+from markdown_table import header, row
 
 _COLUMNS = {
   "all": "operations",
@@ -82,37 +82,28 @@ def _kinds(operation: str, result: str):
 def parse_arguments(argv=None):
   """Returns an argparse.Namespace; argv=None reads the command line."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  add = parser.add_argument
-  methods = xla_program.METHODS
-  add("--methods", nargs="+", default=["train"], choices=methods)
-  add("--layers", type=int, default=12)
-  add("--dtype", default="bfloat16", choices=("float32", "bfloat16"))
-  add("--optimizer", default="adamw", choices=("bertadam", "adamw", "lamb"))
-  add("--length", type=int, default=128)
-  add("--predictions", type=int, default=20)
-  add("--plain_jax", action="store_true", help="also count jax_bert's step")
+  xla_program.add_program_flags(parser, "narrow")
+  parser.add_argument(
+    "--plain_jax", action="store_true", help="also jax_bert.py"
+  )
   return parser.parse_args(argv)
 
 
 def main():
   options = parse_arguments()
-  options.network = f"{options.layers} layers"
-  sizes = {**xla_program.SIZES["tiny"], "num_hidden_layers": options.layers}
-  xla_program.SIZES[options.network] = sizes
-  print("| step |", " | ".join(_COLUMNS.values()), end=" |\n")
-  print("|---" * (len(_COLUMNS) + 1), end="|\n")
+  print(header("step", *_COLUMNS.values()))
   for method in options.methods:
-    step, tensors, *_ = xla_program.make_step(method, options, 8)
+    work = xla_program.work_of(method, options, 8)
+    step, tensors, _ = xla_program.make_step(work, options.optimizer)
     texts = {method: xla_program.program_text(step, tensors)}
     if options.plain_jax:
       import jax_bert
 
-      work = xla_program.work_of(method, options, 8)
-      texts[f"{method}, plain JAX"] = jax_bert.lowered(work, sizes).as_text()
+      texts[f"{method}, plain JAX"] = jax_bert.lowered(work).as_text()
     for name, text in texts.items():
       counts = count(text)
-      cells = [f"{counts[column]:,}" for column in _COLUMNS]
-      print("|", " | ".join([name, *cells]), end=" |\n", flush=True)
+      cells = (f"{counts[column]:,}" for column in _COLUMNS)
+      print(row(name, *cells), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,41 +8,47 @@ TensorFlow lowers a step to StableHLO, which JAX's runtime compiles for its
 device. So the step can run on the GPU or TPU of a machine without TensorFlow. A
 training program is the whole step: forward and backward pass with dropout,
 gradient clipping, and update. `lower` also computes the step and stores samples
-of all results. `run` draws the same weights, compares the results, and prints a
-Markdown table with the time per step and the share of the device's measured
-peak. Each training step continues from the previous one. A program that does
-not fit in memory gets a line with the error. `compile` needs TensorFlow, JAX
-and `pip install libtpu`, but no TPU. It prints the memory, bytes accessed and
-FLOP of the programs on a TPU, and of a plain JAX BERT.
+of all results. `run` draws the same weights, compares the results, and prints
+the time per step and the share of the device's measured peak. Each training
+step continues from the previous one. `compile` needs TensorFlow, JAX and `pip
+install libtpu`, but no TPU. It prints the memory, bytes accessed and FLOP of
+the programs on a TPU, and of a plain JAX BERT.
 """
 
 import argparse
 import dataclasses
 import datetime
 import functools
+import itertools
 import json
 import os
 import pathlib
 import re
 import statistics
-import sys
 import time
 
 import numpy as np
 
 import step_speed
+from markdown_table import header, row
 
-_NAMES = "num_hidden_layers", "num_attention_heads", "hidden_size"
 SIZES = {
-  name: step_speed.VALUES
-  | {**dict(zip(_NAMES, sizes)), "intermediate_size": 4 * sizes[-1]}
-  for name, sizes in (
-    ("tiny", (2, 2, 32)),
-    ("base", (12, 12, 768)),
-    ("large", (24, 16, 1024)),
+  name: {
+    **step_speed.BASE,
+    "num_hidden_layers": layers,
+    "num_attention_heads": heads,
+    "hidden_size": width,
+    "intermediate_size": 4 * width,
+    "vocab_size": words,
+  }
+  for name, layers, heads, width, words in (
+    ("tiny", 2, 2, 32, 100),
+    # For xla_counts.py: the width does not change the number of operations.
+    ("narrow", 12, 2, 32, 100),
+    ("base", 12, 12, 768, 30522),
+    ("large", 24, 16, 1024, 30522),
   )
 }
-SIZES["tiny"]["vocab_size"] = 100
 METHODS = ("train", "predict", "pretrain")
 # The number of values to store per result, because whole results are too large.
 _SAMPLES = 512
@@ -69,39 +75,36 @@ def sample(values: np.ndarray) -> np.ndarray:
 # Functions that need TensorFlow.
 
 
-def work_of(method: str, options: argparse.Namespace, size: int):
-  """Returns the step_speed.Work of a method."""
+def work_of(method: str, options, size: int) -> step_speed.Work:
+  """Returns the Work of a method; `options` are of `add_program_flags`."""
   words = options.predictions if method == "pretrain" else 0
-  return step_speed.Work(method, options.dtype, size, options.length, words)
+  return step_speed.Work(
+    method, options.dtype, size, options.length, words, SIZES[options.network]
+  )
 
 
-def make_step(
-  method: str, options: argparse.Namespace, size: int, model_options=None
-):
-  """Returns a step, its inputs, its variables, and the FLOP per example."""
+def make_step(work: step_speed.Work, optimizer: str, model_options=None):
+  """Returns a step, its inputs, and its variables."""
   import tensorflow as tf
 
   import our_steps
 
-  values, work = SIZES[options.network], work_of(method, options, size)
-  is_pretraining = method == "pretrain"
-  batch = work.batch(values["vocab_size"])
+  is_pretraining = work.method == "pretrain"
   make = our_steps.Pretraining if is_pretraining else our_steps.Classifier
   steps = make(
-    values,
-    dtype=options.dtype,
-    optimizer=options.optimizer,
+    work.values,
+    dtype=work.dtype,
+    optimizer=optimizer,
     compiled=True,
     model_options=model_options,
   )
   if is_pretraining:
-    tensors = [steps.tensors(batch)]
+    tensors = [steps.tensors(work.batch())]
   else:
-    tensors = [*map(tf.constant, batch)]
-  step, inputs = steps.train_step, [tf.constant(1), *tensors]
-  if method == "predict":
-    step, inputs = steps.predict_step, tensors[:3]
-  return step, inputs, steps.variables(), work.flop(values)
+    tensors = [*map(tf.constant, work.batch())]
+  if work.method == "predict":
+    return steps.predict_step, tensors[:3], steps.variables()
+  return steps.train_step, [tf.constant(1), *tensors], steps.variables()
 
 
 def program_text(step, tensors) -> str:
@@ -113,11 +116,12 @@ def program_text(step, tensors) -> str:
   )
 
 
-def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
+def lower(method: str, options: argparse.Namespace, size: int) -> None:
   """Writes an .npz with a step's program, inputs, and samples of results."""
   import tensorflow as tf
 
-  step, tensors, variables, flop = make_step(method, options, size)
+  work = work_of(method, options, size)
+  step, tensors, variables = make_step(work, options.optimizer)
   text = program_text(step, tensors)
   # {number of a result: number of the argument that it replaces}
   replaces = {
@@ -133,10 +137,10 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
   read = [by_handle[id(handle)] for handle in concrete.captured_inputs]
   inputs = [tensor.numpy() for tensor in tf.nest.flatten(tensors)]
   note = {
-    **vars(options),
+    **{n: v for n, v in vars(options).items() if n != "function"},
     "method": method,
     "size": size,
-    "flop": flop,
+    "flop": work.flop(),
     "replaces": replaces,
     "variables": [[v.name, v.shape.as_list()] for v in read],
   }
@@ -148,6 +152,10 @@ def lower(method: str, options: argparse.Namespace, size: int, path) -> None:
     read[replaces[result] - len(inputs)].numpy() for result in sorted(replaces)
   ]
   note["results"] = [[r.shape, str(r.dtype)] for r in results]
+  path = options.folder / (
+    f"{options.network}_{method}_{options.optimizer}_{options.dtype}_{size}x"
+    f"{options.length}.npz"
+  )
   np.savez_compressed(
     path,
     program=np.array(text),
@@ -165,30 +173,30 @@ def compile_all(options: argparse.Namespace) -> None:
   """Prints a Markdown table of the programs for a TPU, and of plain JAX's."""
   import jax_bert
 
-  print(
-    "| step | batch × length | program | GFLOP | GB | cycles, 10^6 | ms "
-    "| arguments, temporary, results, GB |\n|---|---|---|---|---|---|---|---|"
+  names = (
+    "GFLOP",
+    "GB",
+    "cycles, 10^6",
+    "ms",
+    "arguments, temporary, results, GB",
   )
+  print(header("step", "batch × length", "program", *names))
   device = tpu(options.target)
-  for method in options.methods:
-    for size in options.batch_sizes:
-      for name in ("here", "plain JAX"):
-        try:
-          if name == "here":
-            program = compile_here(method, options, size, device)
-          else:
-            work = work_of(method, options, size)
-            program = jax_bert.compiled(work, SIZES[options.network], device)
-          cells = costs(program)
-        except RuntimeError as error:  # The program does not fit in memory.
-          cells = [str(error).partition("\n")[0][:120]]
-        print(
-          f"| {options.network}, {method} | {size} × {options.length} | {name}",
-          *cells,
-          sep=" | ",
-          end=" |\n",
-          flush=True,
-        )
+  for method, size in itertools.product(options.methods, options.batch_sizes):
+    work = work_of(method, options, size)
+    for name in ("here", "plain JAX"):
+      try:
+        if name == "here":
+          program = compile_here(work, options.optimizer, device)
+        else:
+          program = jax_bert.compiled(work, device)
+        cells = costs(program)
+      except RuntimeError as error:  # The program does not fit in memory.
+        cells = [str(error).partition("\n")[0][:120]]
+      shape = f"{size} × {options.length}"
+      print(
+        row(f"{options.network}, {method}", shape, name, *cells), flush=True
+      )
 
 
 def tpu(target: str):
@@ -210,16 +218,15 @@ def tpu(target: str):
   ).devices[0]
 
 
-def compile_here(method: str, options: argparse.Namespace, size: int, device):
+def compile_here(work: step_speed.Work, optimizer: str, device):
   """Returns the executable of this project's step for a device from `tpu`."""
   from jax._src.interpreters import mlir
   from jax._src.lib import xla_client
   from jaxlib.mlir import ir
 
   # training/run_setup.py chooses these options for a TPU.
-  step, tensors, *_ = make_step(
-    method, options, size, {"use_one_hot_embeddings": True, "is_for_tpu": True}
-  )
+  model_options = {"use_one_hot_embeddings": True, "is_for_tpu": True}
+  step, tensors, _ = make_step(work, optimizer, model_options)
   text = for_tpu(program_text(step, tensors))
   with mlir.make_ir_context():
     return device.client.compile(
@@ -257,11 +264,8 @@ def costs(program) -> list[str]:
   cycles = map(int, re.findall(r'"estimated_cycles":"(\d+)"', entry))
   cycles = sum(x for x in cycles if x < 1e9) / 1e6
   millis = 1000 * analysis["optimal_seconds"]
-  sizes = (
-    memory.argument_size_in_bytes,
-    memory.temp_size_in_bytes,
-    memory.output_size_in_bytes,
-  )
+  names = "argument", "temp", "output"
+  sizes = (getattr(memory, f"{name}_size_in_bytes") for name in names)
   return [
     f"{analysis['flops'] / 1e9:.4g}",
     f"{analysis['bytes accessed'] / 1e9:.3g}",
@@ -364,9 +368,8 @@ def measure_plain(note: dict, rounds: int, steps: int) -> dict:
   """Returns a program's note, with the seconds per step of jax_bert."""
   import jax_bert
 
-  options = argparse.Namespace(**note)
-  work = work_of(note["method"], options, note["size"])
-  step = jax_bert.step_of(work, SIZES[note["network"]])
+  work = work_of(note["method"], argparse.Namespace(**note), note["size"])
+  step = jax_bert.step_of(work)
   step().block_until_ready()
   seconds = seconds_of(step, rounds, steps)
   plain = {"optimizer": "plain JAX", "differences": []}
@@ -391,93 +394,93 @@ def measure_peak(dtype: str) -> float:
   return 2 * size**3 / best
 
 
-def run(
-  folder: pathlib.Path, rounds: int, steps: int, plain_jax: bool = False
-) -> list[str]:
-  """Runs all programs of a folder; returns the lines of a Markdown table.
+def run(options: argparse.Namespace) -> None:
+  """Runs all programs of a folder; prints a Markdown table.
 
-  With `plain_jax`, each AdamW program is followed by jax_bert's step.
+  With --plain_jax, each AdamW program is followed by jax_bert's step.
   """
   import jax
 
-  peaks = {}
-  lines = [
-    "| step | batch × length | dtype | ms | examples/s | share of the peak "
-    "| first result, median, largest difference |",
-    "|---|---|---|---|---|---|---|",
-  ]
+  names = "ms", "examples/s", "share of the peak"
+  differences = "first result, median, largest difference"
+  print(header("step", "batch × length", "dtype", *names, differences))
+  peaks: dict[str, float] = {}
 
-  def add_line(note):
+  def print_row(note):
     dtype, rate = note["dtype"], note["size"] / note["seconds"]
     if dtype not in peaks:
       peaks[dtype] = measure_peak(dtype)
-    shown = ", ".join(f"{x:.1e}" for x in note["differences"])
-    lines.append(
-      f"| {note['network']}, {note['method']}, {note['optimizer']} "
-      f"| {note['size']} × {note['length']} | {dtype} "
-      f"| {1000 * note['seconds']:.1f} | {rate:.1f} "
-      f"| {rate * note['flop'] / peaks[dtype]:.0%} | {shown} |"
-    )
-    print(lines[-1], file=sys.stderr, flush=True)
+    cells = [
+      ", ".join(note[name] for name in ("network", "method", "optimizer")),
+      f"{note['size']} × {note['length']}",
+      dtype,
+      f"{1000 * note['seconds']:.1f}",
+      f"{rate:.1f}",
+      f"{rate * note['flop'] / peaks[dtype]:.0%}",
+      ", ".join(f"{x:.1e}" for x in note["differences"]),
+    ]
+    print(row(*cells), flush=True)
 
-  for path in sorted(folder.glob("*.npz")):
+  steps = options.rounds, options.steps
+  for path in sorted(options.folder.glob("*.npz")):
     try:
-      note = measure(path, rounds, steps)
-      add_line(note)
-      if plain_jax and note["optimizer"] == "adamw":
-        add_line(measure_plain(note, rounds, steps))
+      note = measure(path, *steps)
+      print_row(note)
+      if options.plain_jax and note["optimizer"] == "adamw":
+        print_row(measure_plain(note, *steps))
     except jax.errors.JaxRuntimeError as error:
       # For example, the batch does not fit in memory.
-      lines.append(f"| {path.stem} | | | {str(error)[:60]} | | | |")
+      print(row(path.stem, "", "", str(error)[:60], "", "", ""), flush=True)
   rates = ", ".join(f"{v / 1e12:.2f} TFLOP/s {k}" for k, v in peaks.items())
   device = jax.devices()[0].device_kind
   date = datetime.date.today().isoformat()
-  return [*lines, "", f"Device: {device}; products: {rates}; {date}."]
+  print(f"\nDevice: {device}; products: {rates}; {date}.")
+
+
+def lower_all(options: argparse.Namespace) -> None:
+  """Writes the programs of all methods and batch sizes."""
+  options.folder.mkdir(parents=True, exist_ok=True)
+  for method, size in itertools.product(options.methods, options.batch_sizes):
+    lower(method, options, size)
+
+
+def add_program_flags(parser: argparse.ArgumentParser, network: str) -> None:
+  """Adds the flags that determine a program; `network` is the default."""
+  add = parser.add_argument
+  add("--network", choices=SIZES, default=network)
+  add("--methods", nargs="+", choices=METHODS, default=METHODS)
+  add("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
+  add("--optimizer", choices=("bertadam", "adamw", "lamb"), default="adamw")
+  add("--length", type=int, default=128, help="tokens per sequence")
+  add("--predictions", type=int, default=20, help="masked words per sequence")
 
 
 def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  commands = parser.add_subparsers(dest="command", required=True)
-  program = argparse.ArgumentParser(add_help=False)
-  add = program.add_argument
-  add("--network", choices=SIZES, default="base")
-  add("--methods", nargs="+", choices=METHODS, default=METHODS)
-  add("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
-  add("--optimizer", choices=("adamw", "lamb"), default="adamw")
-  add("--length", type=int, default=128, help="tokens per sequence")
-  add("--predictions", type=int, default=20, help="masked words per sequence")
-  add("--batch_sizes", type=int, nargs="+", default=[32])
-
-  def add_command(name, meaning, *parents):
-    return commands.add_parser(name, parents=parents, help=meaning).add_argument
-
-  add = add_command("lower", "write programs; needs TensorFlow", program)
-  add("folder", type=pathlib.Path, help="folder for the new .npz files")
-  meaning = "print costs on a TPU; needs TensorFlow and JAX"
-  add = add_command("compile", meaning, program)
-  add("--target", choices=("v4", "v5e", "v5p", "v6e"), required=True)
-  add = add_command("run", "measure; needs JAX")
-  add("folder", type=pathlib.Path, help="folder with .npz files")
-  add("--rounds", type=int, default=5, help="rounds; the median is printed")
-  add("--steps", type=int, default=20, help="steps per round")
-  add("--plain_jax", action="store_true", help="also run jax_bert.py's steps")
-  arguments = parser.parse_args()
-  if arguments.command == "run":
-    options = vars(arguments)
-    del options["command"]
-    print(*run(**options), sep="\n")
-    return
-  if arguments.command == "compile":
-    compile_all(arguments)
-    return
-  arguments.folder.mkdir(parents=True, exist_ok=True)
-  for method in arguments.methods:
-    for size in arguments.batch_sizes:
-      name = (
-        f"{arguments.network}_{method}_{arguments.optimizer}_"
-        f"{arguments.dtype}_{size}x{arguments.length}.npz"
+  commands = parser.add_subparsers(required=True)
+  for name, function, meaning in (
+    ("lower", lower_all, "write programs; needs TensorFlow"),
+    ("compile", compile_all, "print costs on a TPU; needs TensorFlow and JAX"),
+    ("run", run, "measure; needs JAX"),
+  ):
+    command = commands.add_parser(name, help=meaning)
+    command.set_defaults(function=function)
+    add = command.add_argument
+    if name != "compile":
+      add("folder", type=pathlib.Path, help="folder with .npz files")
+    if name == "run":
+      add("--rounds", type=int, default=5, help="rounds; the median is printed")
+      add("--steps", type=int, default=20, help="steps per round")
+      add(
+        "--plain_jax", action="store_true", help="also run jax_bert.py's steps"
       )
-      lower(method, arguments, size, arguments.folder / name)
+    else:
+      add_program_flags(command, "base")
+      add("--batch_sizes", type=int, nargs="+", default=[32])
+    if name == "compile":
+      add("--target", choices=("v4", "v5e", "v5p", "v6e"), required=True)
+  arguments = parser.parse_args()
+  arguments.function(arguments)
 
 
 if __name__ == "__main__":

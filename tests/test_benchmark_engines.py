@@ -6,6 +6,7 @@ import runpy
 import pytest
 
 import engine_speed
+import measured_runs
 import serving_models
 from script_runner import ROOT
 
@@ -89,7 +90,8 @@ def test_each_contender_runs_in_its_own_process(tmp_path):
   engine_folder.mkdir()
   serving_models.trained(model, None, stored={})
   for name in ("here, float32, TensorFlow", "here, int8, `onnx`"):
-    job = engine_speed.Job(name, model, engine_folder, seconds=0.1)
-    results = engine_speed.run_contender(job, None, threads=1)
-    assert 0 < results["milliseconds, p50"] <= results["milliseconds, p99"]
-    assert results["megabytes"] > 10 > results["megabytes, disk"]
+    job = engine_speed.Job(name, model, engine_folder, "one thread", 0.1)
+    measures = measured_runs.answer(engine_speed.command(job, None))
+    of = {n.removesuffix(", one thread"): v for n, v in measures.items()}
+    assert 0 < of["milliseconds, p50"] <= of["milliseconds, p99"]
+    assert of["megabytes"] > 10 > of["megabytes, disk"]

@@ -1,6 +1,7 @@
 """Tests benchmarks/growth.py."""
 
 import argparse
+import json
 
 import growth
 import measured_runs
@@ -31,7 +32,7 @@ def test_a_row_for_each_number_of_texts(monkeypatch):
 
   monkeypatch.setattr(measured_runs, "run", run)
   arguments = argparse.Namespace(model_dir="a", engine="b", lines="3,2000")
-  rows = list(growth.texts(arguments))[2:]
+  _, *rows = growth.texts(arguments)
   assert counts == [3, 2000]
   assert rows == ["| 3 | 2.0 | 1.0 | 30 |", "| 2,000 | 2.0 | 1.0 | 60 |"]
 
@@ -39,15 +40,20 @@ def test_a_row_for_each_number_of_texts(monkeypatch):
 def test_a_row_for_each_shape(monkeypatch):
   pythons = {}
 
-  def run_alone(python, script, name, work, layers, rounds):
+  def answer(command):
+    python, script, job = command
+    name, work, rounds, _ = json.loads(job)
     pythons.setdefault(name, python)
-    assert script == step_speed.__file__ and (layers, rounds) == (2, 5)
-    return {"seconds": work.size * work.length / 1e4} if name == "here" else {}
+    work = step_speed.Work(*work)
+    assert script == step_speed.__file__ and rounds == 5
+    assert work.values["num_hidden_layers"] == 2
+    rate = {"examples_per_second": 1e4 / work.length}
+    return rate if name == "here" else None
 
-  monkeypatch.setattr(step_speed, "run_alone", run_alone)
+  monkeypatch.setattr(measured_runs, "answer", answer)
   arguments = growth.parse_arguments(["shapes", "--peer_python=peer"])
-  rows = list(growth.speeds(arguments))[2:]
-  assert len(rows) == len(growth.shapes()) == len(set(growth.shapes())) == 7
+  _, *rows = growth.speeds(arguments)
+  assert len(rows) == len(growth.SHAPES) == len(set(growth.SHAPES)) == 7
   assert rows[0] == "| 16 × 64 | 10,000 | – | – |"
   assert pythons["here"] != "peer"
   assert {pythons[name] for name in pythons if name != "here"} == {"peer"}

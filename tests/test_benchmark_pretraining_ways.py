@@ -1,6 +1,7 @@
 """pretraining_ways.py: its rows have every extension and known flags."""
 
 import json
+import pathlib
 
 import pytest
 
@@ -18,7 +19,8 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.flag)
 def test_every_extension_has_a_row(kind):
-  text = pretraining_ways.PLACE.read_text("utf-8")
+  place = pathlib.Path(pretraining_ways.__file__).with_suffix(".csv")
+  text = place.read_text("utf-8")
   defaults = KINDS[kind].split()
   missing = [n for n in kind.names() if n not in text and n not in defaults]
   assert not missing

@@ -7,6 +7,7 @@ import pytest
 
 import our_steps
 import step_speed
+import table_work
 
 TINY = {
   "vocab_size": 50,
@@ -20,7 +21,7 @@ TINY = {
 
 
 def test_a_masked_words_label_is_the_token_at_its_position():
-  batch = step_speed.Work("pretrain", "float32", 3, 16, 4).batch(50)
+  batch = step_speed.Work("pretrain", "float32", 3, 16, 4, TINY).batch()
   tokens = np.take_along_axis(batch.input_ids, batch.masked_lm_positions, 1)
   np.testing.assert_array_equal(tokens, batch.masked_lm_ids)
   for positions in batch.masked_lm_positions:  # Strictly ascending.
@@ -31,11 +32,11 @@ def test_flop_count_by_hand():
   # Multiply-adds (2 operations) per token: 4 · 8 · 8 for query, key, value and
   # output; 2 · 8 · 16 for feed-forward. Attention: 2 products of 16 · 16 · 8.
   layer = 2 * 16 * (4 * 64 + 2 * 128) + 2 * 2 * 16 * 16 * 8
-  predict = step_speed.Work("predict", "float32", 1, 16)
-  assert predict.flop(TINY) == layer
+  predict = step_speed.Work("predict", "float32", 1, 16, values=TINY)
+  assert predict.flop() == layer
   # The head of 4 positions: dense 8 · 8, vocabulary 8 · 50.
   pretrain = predict._replace(method="pretrain", predictions=4)
-  assert pretrain.flop(TINY) == 3 * (layer + 2 * 4 * (64 + 400))
+  assert pretrain.flop() == 3 * (layer + 2 * 4 * (64 + 400))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,8 @@ def test_our_steps_train(compiled):
     (classifier, "predict", 0),
     (pretraining, "pretrain", 3),
   ):
-    batch = step_speed.Work(method, "float32", 4, 16, predictions).batch(50)
+    sizes = 4, 16, predictions
+    batch = step_speed.Work(method, "float32", *sizes, TINY).batch()
     before = [variable.numpy() for variable in contender._variables]
     getattr(contender, method)(batch)
     contender.wait()
@@ -77,11 +79,14 @@ def test_which_contenders_take_part():
 
 
 @pytest.mark.slow
-def test_each_contender_runs_in_its_own_process(monkeypatch):
+def test_each_contender_runs_in_its_own_process(tmp_path, monkeypatch):
   monkeypatch.setattr(step_speed, "contenders", lambda work, compiled: ["here"])
   options = argparse.Namespace(
-    peer_python="no/python", rounds=1, num_hidden_layers=1, compiled_peers=False
+    peer_python="no/python", rounds=1, compiled_peers=False
   )
-  work = step_speed.Work("predict", "float32", 1, 16)
-  results = step_speed.measure_all(work, options)["here"]
+  values = {**step_speed.BASE, "num_hidden_layers": 1}
+  work = step_speed.Work("predict", "float32", 1, 16, values=values)
+  monkeypatch.setattr(table_work, "_step", lambda name, dtype: work)
+  step = next(w for w in table_work.all_works() if w.name.startswith("step/"))
+  results = step.turn(options, tmp_path)["here"]
   assert results["examples_per_second"] > 0 and 0 < results["share"] < 2

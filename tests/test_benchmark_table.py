@@ -179,11 +179,17 @@ def test_names_are_unique_and_the_short_form_takes_at_most_an_hour():
 def made_up_work(name, seconds):
   measured = iter(seconds)
 
-  def turn(arguments, folder):
+  def contenders(arguments, folder):
     assert folder.is_dir()
-    return {"here": {"wall": next(measured)}, "peer": {"wall": 4}}
+    yield "here", next(measured)
+    yield "peer", 4
+    yield "failing peer", None
 
-  return table_work.Work(name, (), turn, [time_row(title=name)])
+  def measure(wall):
+    return wall and {"wall": wall}
+
+  rows = [time_row(title=name)]
+  return table_work.Work(name, (), contenders, rows, measure)
 
 
 def test_a_call_replaces_the_results_of_works_that_succeed(

@@ -48,10 +48,9 @@ def test_plain_jax_counts_each_call(monkeypatch):
   import xla_counts
   import xla_program
 
-  options = xla_counts.parse_arguments(["--layers=2"])
-  sizes = {**xla_program.SIZES["tiny"], "num_hidden_layers": options.layers}
+  options = xla_counts.parse_arguments(["--network=tiny"])
   work = xla_program.work_of("train", options, 8)
-  counts = xla_counts.count(jax_bert.lowered(work, sizes).as_text())
+  counts = xla_counts.count(jax_bert.lowered(work).as_text())
   # Dropout: one site after the embeddings, and three in each layer.
   assert counts["rng_bit_generator"] == 7
 
@@ -60,7 +59,7 @@ def test_plain_jax_counts_each_call(monkeypatch):
 def test_small_operations_of_a_step_stay_few():
   command = [sys.executable, str(ROOT / "benchmarks" / "xla_counts.py")]
   printed = subprocess.run(
-    [*command, "--methods", "train", "pretrain", "--layers=2"],
+    [*command, "--methods", "train", "pretrain", "--network=tiny"],
     capture_output=True,
     text=True,
     check=True,
