@@ -7,6 +7,7 @@ it is NNCF's, calibrated on 200 examples. A process loads only one engine.
 
 import os
 import pathlib
+import shutil
 import tempfile
 
 import numpy as np
@@ -42,9 +43,8 @@ def network(source, head):
   auto = transformers.AutoModel
   if head == "classification":
     auto = transformers.AutoModelForSequenceClassification
-  make = auto.from_pretrained
-  if isinstance(source, transformers.PretrainedConfig):
-    make = auto.from_config
+  is_random = isinstance(source, transformers.PretrainedConfig)
+  make = auto.from_config if is_random else auto.from_pretrained
   return Network(make(source, attn_implementation="sdpa")).eval()
 
 
@@ -61,12 +61,11 @@ def on_torch(source, head, dtype):
   module = network(source, head)
   if dtype == "onednn":
     module = mkldnn.to_mkldnn(module)
+  is_bfloat16 = dtype == "bfloat16"
 
   def compute(*arrays):
-    with (
-      torch.inference_mode(),
-      torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"),
-    ):
+    cast = torch.autocast("cpu", torch.bfloat16, enabled=is_bfloat16)
+    with torch.inference_mode(), cast:
       return module(*map(torch.from_numpy, arrays)).float().numpy()
 
   return compute
@@ -88,20 +87,18 @@ def on_openvino(path, dtype):
   import openvino
 
   core = openvino.Core()
-  # Set float32 explicitly: some processors use bfloat16 by default.
-  hint = "bf16" if dtype == "bfloat16" else "f32"
-  model = core.compile_model(
-    core.read_model(path),
-    "CPU",
-    {
-      "INFERENCE_PRECISION_HINT": hint,
-      "INFERENCE_NUM_THREADS": len(os.sched_getaffinity(0)),
-    },
-  )
+  options = {
+    # Set float32 explicitly: some processors use bfloat16 by default.
+    "INFERENCE_PRECISION_HINT": "bf16" if dtype == "bfloat16" else "f32",
+    "INFERENCE_NUM_THREADS": len(os.sched_getaffinity(0)),
+  }
+  model = core.compile_model(core.read_model(path), "CPU", options)
   request = model.create_infer_request()
-  return lambda *arrays: request.infer(
-    dict(zip(_NAMES, arrays)), share_inputs=True
-  )[0]
+
+  def compute(*arrays):
+    return request.infer(dict(zip(_NAMES, arrays)), share_inputs=True)[0]
+
+  return compute
 
 
 ON_FILES = {"OnnxRuntime": on_onnx_runtime, "OpenVino": on_openvino}
@@ -113,9 +110,8 @@ class Texts:
   def __init__(self, engine, folder, batch_size=None):
     """`batch_size` None means 32, or 64 if no text has more than 16 tokens."""
     self._engine, self._batch_size = engine, batch_size
-    self._tokenizer = tokenizers.Tokenizer.from_file(
-      os.path.join(folder, "tokenizer.json")
-    )
+    path = os.path.join(folder, "tokenizer.json")
+    self._tokenizer = tokenizers.Tokenizer.from_file(path)
     self._tokenizer.no_padding()
     self._tokenizer.enable_truncation(_MAX_TOKENS)
 
@@ -145,10 +141,8 @@ class Texts:
 
   def samples(self, texts):
     """Returns a list with an engine's inputs for each text."""
-    return [
-      dict(zip(_NAMES, self.arrays([encoding])))
-      for encoding in self._tokenizer.encode_batch(texts)
-    ]
+    encoded = self._tokenizer.encode_batch(texts)
+    return [dict(zip(_NAMES, self.arrays([text]))) for text in encoded]
 
 
 def make(engine, dtype, source, head, path, samples=None):
@@ -159,30 +153,30 @@ def make(engine, dtype, source, head, path, samples=None):
   """
   with tempfile.TemporaryDirectory() as folder:
     graph = pathlib.Path(folder, "model.onnx")
-    if engine == "OnnxRuntime" and dtype != "int8":
-      graph = path
     _export(network(source, head), graph)
-    if engine == "OnnxRuntime" and dtype == "int8":
+    if engine == "OpenVino":
+      _to_openvino(graph, path, samples() if dtype == "int8" else [])
+    elif dtype == "int8":
       from onnxruntime import quantization
 
-      quantization.quantize_dynamic(
-        graph, path, weight_type=quantization.QuantType.QInt8
-      )
-    elif engine == "OpenVino":
-      import openvino
+      signed = quantization.QuantType.QInt8
+      quantization.quantize_dynamic(graph, path, weight_type=signed)
+    else:
+      shutil.move(graph, path)
 
-      model = openvino.Core().read_model(graph)
-      if dtype == "int8":
-        import nncf
 
-        batches = samples()
-        model = nncf.quantize(
-          model,
-          nncf.Dataset(batches),
-          model_type=nncf.ModelType.TRANSFORMER,
-          subset_size=len(batches),
-        )
-      openvino.save_model(model, path, compress_to_fp16=False)
+def _to_openvino(graph, path, samples):
+  """Converts a .onnx file to a .xml file, in int8 if there are samples."""
+  import openvino
+
+  model = openvino.Core().read_model(graph)
+  if samples:
+    import nncf
+
+    kind, data = nncf.ModelType.TRANSFORMER, nncf.Dataset(samples)
+    size = len(samples)
+    model = nncf.quantize(model, data, model_type=kind, subset_size=size)
+  openvino.save_model(model, path, compress_to_fp16=False)
 
 
 def _export(module, path):
@@ -212,9 +206,8 @@ class Classifier:
     import transformers
 
     # As in this project, GELU has the tanh form and is a single operation.
-    config = transformers.BertConfig(
-      **{**values, "hidden_act": "gelu_pytorch_tanh"}, num_labels=2
-    )
+    values = {**values, "hidden_act": "gelu_pytorch_tanh", "num_labels": 2}
+    config = transformers.BertConfig(**values)
     with tempfile.TemporaryDirectory() as folder:
       path = pathlib.Path(folder, "model.onnx")
       make("OnnxRuntime", "float32", config, "classification", path)

@@ -55,7 +55,7 @@ class Job(NamedTuple):
   threads: str = THREADS[0]
   seconds: float = 5.0  # The length of each measurement.
   head: str = "embedding"  # Or "classification".
-  # JSON: lists of two texts and more, to classify and for the calibration.
+  # JSON: lists of two texts and a label, to score and for the calibration.
   pairs: pathlib.Path | None = None
   samples: pathlib.Path | None = None
   lines: pathlib.Path | None = None  # A file with a text per line.
@@ -124,7 +124,7 @@ def _write_of_peer(job):
     for _ in range(_SAMPLES):
       texts += make_texts(job.model, 1, rng.randint(8, 128))
     if job.samples:
-      texts = _pairs(job.samples)[:_SAMPLES]
+      texts = _read_pairs(job.samples)[0][:_SAMPLES]
     return engine_peers.Texts(None, job.model).samples(texts)
 
   path = _path(job)
@@ -171,17 +171,23 @@ def make_texts(model, count: int, tokens: int) -> list[str]:
   return [" ".join(rng.choices(words, k=tokens - 2)) for _ in range(count)]
 
 
-def _pairs(path):
-  entries = json.loads(pathlib.Path(path).read_text("utf-8"))
-  return [tuple(entry[:2]) for entry in entries]
+def _read_pairs(path):
+  """Returns a list of pairs of texts, and an array of labels."""
+  *texts, labels = zip(*json.loads(pathlib.Path(path).read_text("utf-8")))
+  return list(zip(*texts)), np.array(labels)
 
 
-def _answers(compute, job):
-  """Returns the answers to job.pairs."""
-  results = compute(_pairs(job.pairs))
+def _score(compute, job):
+  """Returns the accuracy or, for a regression, Spearman's correlation."""
+  from scipy import stats
+
+  pairs, labels = _read_pairs(job.pairs)
+  results = compute(pairs)
   # One column has scores or class numbers; several columns have logits.
   answers = results[:, 0] if results.shape[1] == 1 else results.argmax(1)
-  return answers.tolist()
+  if {*labels} <= {0, 1}:
+    return {"score": float(np.mean(answers == labels))}
+  return {"score": float(stats.spearmanr(answers, labels)[0])}
 
 
 def _compute_file(compute, job):
@@ -237,7 +243,7 @@ def main():
   compute = _load(job)
   result = _measure
   if job.pairs:
-    result = _answers
+    result = _score
   elif job.lines:
     result = _compute_file
   print(json.dumps(result(compute, job)))

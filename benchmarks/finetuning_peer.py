@@ -66,31 +66,31 @@ class Glue:
   collator = transformers.DataCollatorWithPadding
   network = transformers.AutoModelForSequenceClassification
 
-  def __init__(self, arguments, tokenizer):
-    task, self._metrics = arguments.task, arguments.metrics
-    dev = "dev_matched.tsv" if task == "mnli" else "dev.tsv"
-    texts, labels = read_glue(task, arguments.data_dir / "train.tsv")
-    eval_texts, eval_labels = read_glue(task, arguments.data_dir / dev)
+  def __init__(self, settings, tokenizer):
+    self._metrics, task = settings.metrics, settings.task
+    train, dev = (
+      read_glue(task, settings.data_dir / f"{name}.tsv")
+      for name in ("train", "dev_matched" if task == "mnli" else "dev")
+    )
     # The numbering of the classes depends only on the data.
-    names = sorted(set(labels))
+    names = sorted(set(train[1]))
     to_label = float if task == "sts-b" else names.index
     self.num_labels = 1 if task == "sts-b" else len(names)
-    self._gold = list(map(to_label, eval_labels))
 
     def inputs(texts, labels):
       encoded = tokenizer(
         *texts,
         truncation=True,
-        max_length=arguments.max_seq_length,
-        padding="max_length" if arguments.pad_to_max_length else False,
+        max_length=settings.max_seq_length,
+        padding="max_length" if settings.pad_to_max_length else False,
       )
       return [
-        {name: encoded[name][i] for name in encoded} | {"label": label}
-        for i, label in enumerate(labels)
+        {name: encoded[name][i] for name in encoded} | {"label": to_label(text)}
+        for i, text in enumerate(labels)
       ]
 
-    self.train = inputs(texts, map(to_label, labels))
-    self.eval = inputs(eval_texts, self._gold)
+    self.train, self.eval = inputs(*train), inputs(*dev)
+    self._gold = [row["label"] for row in self.eval]
 
   def scores(self, predictions):
     """Returns the task's official metrics."""
@@ -100,21 +100,16 @@ class Glue:
 
 
 def read_squad(path):
-  """Returns a list of (question, context, list of (text, start))."""
-  data = json.loads(path.read_text(encoding="utf-8"))["data"]
+  """Returns a list of (question, context, list of answers)."""
   return [
-    (
-      question["question"],
-      paragraph["context"],
-      [(a["text"], a["answer_start"]) for a in question["answers"]],
-    )
-    for article in data
+    (question["question"], paragraph["context"], question["answers"])
+    for article in json.loads(path.read_text(encoding="utf-8"))["data"]
     for paragraph in article["paragraphs"]
     for question in paragraph["qas"]
   ]
 
 
-def split_windows(tokenizer, examples, max_seq_length, doc_stride):
+def split_windows(tokenizer, examples, settings):
   """Returns (inputs, example's index, offsets in the context) of each window.
 
   Offsets are an array [tokens, 2], -1 outside the context. The inputs have the
@@ -126,8 +121,8 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
     [question.lstrip() for question, _, _ in examples],
     [context for _, context, _ in examples],
     truncation="only_second",
-    max_length=max_seq_length,
-    stride=doc_stride,
+    max_length=settings.max_seq_length,
+    stride=settings.doc_stride,
     return_overflowing_tokens=True,
     return_offsets_mapping=True,
   )
@@ -137,16 +132,14 @@ def split_windows(tokenizer, examples, max_seq_length, doc_stride):
     offsets = np.where(inside[:, None], encoded["offset_mapping"][i], -1)
     names = ("input_ids", "token_type_ids", "attention_mask")
     inputs = {name: encoded[name][i] for name in names}
-    text, start = examples[example][2][0]
+    answer = examples[example][2][0]
+    text, start = answer["text"], answer["answer_start"]
     # White space at the ends of an answer has no token.
-    ends = (
-      start + len(text) - len(text.lstrip()),
-      start + len(text.rstrip()) - 1,
-    )
-    tokens = [encoded.char_to_token(i, end, 1) for end in ends]
+    ends = len(text) - len(text.lstrip()), len(text.rstrip()) - 1
+    tokens = [encoded.char_to_token(i, start + end, 1) for end in ends]
     first, last = (0, 0) if None in tokens else tokens
-    positions = {"start_positions": first, "end_positions": last}
-    windows.append((inputs | positions, example, offsets))
+    inputs |= {"start_positions": first, "end_positions": last}
+    windows.append((inputs, example, offsets))
   return windows
 
 
@@ -160,10 +153,8 @@ def best_span(start, end, offsets, *, max_length=30):
   scores = start[tokens][:, None] + end[tokens][None, :]
   scores = np.where((lengths > 0) & (lengths <= max_length), scores, -np.inf)
   row, column = np.unravel_index(scores.argmax(), scores.shape)
-  return scores[row, column], (
-    offsets[tokens[row], 0],
-    offsets[tokens[column], 1],
-  )
+  first, last = offsets[tokens[row], 0], offsets[tokens[column], 1]
+  return scores[row, column], (first, last)
 
 
 def normalized(text):
@@ -186,14 +177,16 @@ class Squad:
   network = transformers.AutoModelForQuestionAnswering
   num_labels = 2
 
-  def __init__(self, arguments, tokenizer):
-    sizes = arguments.max_seq_length, arguments.doc_stride
-    examples = read_squad(arguments.data_dir / arguments.train_file)
-    windows = split_windows(tokenizer, examples, *sizes)
-    self.train = [inputs for inputs, _, _ in windows]
-    self._examples = read_squad(arguments.data_dir / arguments.predict_file)
-    self._windows = split_windows(tokenizer, self._examples, *sizes)
-    self.eval = [inputs for inputs, _, _ in self._windows]
+  def __init__(self, settings, tokenizer):
+    train, self._examples = (
+      read_squad(settings.data_dir / name)
+      for name in (settings.train_file, settings.predict_file)
+    )
+    windows = split_windows(tokenizer, train, settings)
+    self._windows = split_windows(tokenizer, self._examples, settings)
+    self.train, self.eval = (
+      [inputs for inputs, _, _ in part] for part in (windows, self._windows)
+    )
 
   def scores(self, predictions):
     """Returns exact match and F1, in percent."""
@@ -210,7 +203,7 @@ class Squad:
     for number, (_, (first, last)) in best.items():
       _, context, answers = self._examples[number]
       predicted = normalized(context[first:last])
-      gold = [normalized(text) for text, _ in answers]
+      gold = [normalized(answer["text"]) for answer in answers]
       exact.append(predicted in gold)
       f1.append(max(word_f1(predicted, words) for words in gold))
     return {"exact_match": 100 * np.mean(exact), "f1": 100 * np.mean(f1)}
@@ -222,15 +215,15 @@ class Tagging:
   collator = transformers.DataCollatorForTokenClassification
   network = transformers.AutoModelForTokenClassification
 
-  def __init__(self, arguments, tokenizer):
+  def __init__(self, settings, tokenizer):
     train, dev = (
-      tagging_peer.read_columns(arguments.data_dir / name)
-      for name in (arguments.train_file, arguments.predict_file)
+      tagging_peer.read_columns(settings.data_dir / name)
+      for name in (settings.train_file, settings.predict_file)
     )
     self._names = sorted({tag for _, tags in train for tag in tags})
     self.num_labels = len(self._names)
     self._gold = [tags for _, tags in dev]
-    length = arguments.max_seq_length
+    length = settings.max_seq_length
     encoded = tagging_peer.tokenize(tokenizer, train, length)
     self.train = [
       tagging_peer.with_labels(inputs, pieces, map(self._names.index, tags))
@@ -271,28 +264,28 @@ class Trainer(transformers.Trainer):
     return self.lr_scheduler
 
 
-def predictions(task, arguments, tokenizer):
+def predictions(task, settings, tokenizer):
   """Fine-tunes a network; returns its outputs for task.eval."""
-  transformers.set_seed(arguments.seed)
+  transformers.set_seed(settings.seed)
   model = task.network.from_pretrained(
-    arguments.weights, num_labels=task.num_labels, attn_implementation="sdpa"
+    settings.weights, num_labels=task.num_labels, attn_implementation="sdpa"
   )
-  steps = len(task.train) * arguments.num_train_epochs
-  steps /= arguments.train_batch_size
-  sampling = "group_by_length" if arguments.bucket_by_length else "random"
+  steps = len(task.train) * settings.num_train_epochs
+  steps /= settings.train_batch_size
+  sampling = "group_by_length" if settings.bucket_by_length else "random"
   with tempfile.TemporaryDirectory() as folder:
     options = transformers.TrainingArguments(
       folder,
-      seed=arguments.seed,
-      learning_rate=arguments.learning_rate,
-      num_train_epochs=arguments.num_train_epochs,
-      per_device_train_batch_size=arguments.train_batch_size,
-      per_device_eval_batch_size=arguments.eval_batch_size,
-      weight_decay=arguments.weight_decay,
-      warmup_steps=int(steps * arguments.warmup_proportion),
+      seed=settings.seed,
+      learning_rate=settings.learning_rate,
+      num_train_epochs=settings.num_train_epochs,
+      per_device_train_batch_size=settings.train_batch_size,
+      per_device_eval_batch_size=settings.eval_batch_size,
+      weight_decay=settings.weight_decay,
+      warmup_steps=int(steps * settings.warmup_proportion),
       # As in this project; Hugging Face's default is 1e-8.
       adam_epsilon=1e-6,
-      bf16=arguments.dtype == "bfloat16",
+      bf16=settings.dtype == "bfloat16",
       train_sampling_strategy=sampling,
       save_strategy="no",
       report_to="none",
@@ -309,12 +302,12 @@ def predictions(task, arguments, tokenizer):
 
 
 def main():
-  arguments = argparse.Namespace(**json.loads(sys.argv[1]))
-  arguments.data_dir = pathlib.Path(arguments.data_dir)
-  tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.weights)
-  make = {"squad": Squad, "ner": Tagging}.get(arguments.task, Glue)
-  task = make(arguments, tokenizer)
-  scores = task.scores(predictions(task, arguments, tokenizer))
+  settings = argparse.Namespace(**json.loads(sys.argv[1]))
+  settings.data_dir = pathlib.Path(settings.data_dir)
+  tokenizer = transformers.AutoTokenizer.from_pretrained(settings.weights)
+  make = {"squad": Squad, "ner": Tagging}.get(settings.task, Glue)
+  task = make(settings, tokenizer)
+  scores = task.scores(predictions(task, settings, tokenizer))
   print(json.dumps({k: round(float(v), 5) for k, v in scores.items()}))
 
 

@@ -23,15 +23,7 @@ from markdown_table import header, row
 
 _WORDS = "the a man dog old saw house of in and went to river which was".split()
 # (batch size, length): the lengths, then the sizes are varied.
-SHAPES = (
-  (16, 64),
-  (16, 128),
-  (16, 256),
-  (16, 512),
-  (1, 128),
-  (4, 128),
-  (64, 128),
-)
+SHAPES = [(16, n) for n in (64, 128, 256, 512)] + [(n, 128) for n in (1, 4, 64)]
 _CONTENDERS = ("here", "Hugging Face, sdpa", "ONNX Runtime")
 
 
@@ -69,13 +61,11 @@ def speeds(arguments: argparse.Namespace) -> Iterator[str]:
   yield header("batch × length", *_CONTENDERS)
   values = step_speed.BASE | {"num_hidden_layers": arguments.num_hidden_layers}
   for size, length in SHAPES:
-    work = step_speed.Work(
-      step_speed.PREDICT, arguments.dtype, size, length, values=values
-    )
+    shape = size, length, 0, values
+    work = step_speed.Work(step_speed.PREDICT, arguments.dtype, *shape)
     cells = [f"{size} × {length}"]
     for name in _CONTENDERS:
-      command = step_speed.command(name, work, arguments)
-      taken = measured_runs.answer(command)
+      taken = measured_runs.answer(step_speed.command(name, work, arguments))
       # Tokens per second tell lengths apart: without attention, they are equal.
       rate = taken and taken["examples_per_second"] * length
       cells.append(f"{rate:,.0f}" if rate else "–")
@@ -85,21 +75,20 @@ def speeds(arguments: argparse.Namespace) -> Iterator[str]:
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
   """Returns an argparse.Namespace; argv=None reads the command line."""
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  parts = parser.add_subparsers(required=True)
-  by_texts = parts.add_parser("texts")
-  by_texts.set_defaults(rows=texts)
-  add = by_texts.add_argument
-  add("--model_dir", required=True, help="folder of a model")
-  add("--engine", default="onnx", help="as for extract_features.py")
+  add, commands = parser.add_argument, {"texts": texts, "shapes": speeds}
+  add("command", choices=commands)
+  add("--model_dir", help="for texts: folder of a model")
+  add("--engine", default="onnx", help="for texts: as for extract_features.py")
   add("--lines", default="1000,10000,100000,1000000", help="numbers of texts")
-  by_shapes = parts.add_parser("shapes")
-  by_shapes.set_defaults(rows=speeds)
-  add = by_shapes.add_argument
   add("--peer_python", default=sys.executable, help="Python of the peers")
   add("--dtype", default="float32", choices=("float32", "bfloat16"))
   add("--num_hidden_layers", type=int, default=2, help="layers of the network")
   add("--rounds", type=int, default=5, help="rounds; the median is printed")
-  return parser.parse_args(argv)
+  arguments = parser.parse_args(argv)
+  if arguments.command == "texts" and not arguments.model_dir:
+    parser.error("texts needs --model_dir")
+  arguments.rows = commands[arguments.command]
+  return arguments
 
 
 def main() -> None:

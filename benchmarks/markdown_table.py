@@ -1,8 +1,10 @@
-"""Formats the lines of Markdown tables; needs no other package."""
+"""Formats Markdown tables; needs no other package."""
+
+from collections.abc import Iterable
 
 
 def row(*cells) -> str:
-  """Returns the line of a row."""
+  """Returns the line of a row; an empty cell is one space."""
   texts = (f" {cell} " if cell != "" else " " for cell in cells)
   return f"|{'|'.join(texts)}|"
 
@@ -10,3 +12,8 @@ def row(*cells) -> str:
 def header(*names: str) -> str:
   """Returns the two lines above the rows."""
   return f"{row(*names)}\n{'|---' * len(names)}|"
+
+
+def table(names: Iterable[str], rows: Iterable[tuple]) -> str:
+  """Returns the lines of a table."""
+  return "\n".join([header(*names), *(row(*cells) for cells in rows)])

@@ -13,47 +13,35 @@ import os
 import pathlib
 import socket
 import sys
+from typing import Annotated
 
 import fastapi
-import pydantic
 import uvicorn
 
 import engine_peers
 
 
-class Request(pydantic.BaseModel):
-  """The body of a request."""
-
-  inputs: list[str]
-
-
-def application(texts: engine_peers.Texts) -> fastapi.FastAPI:
-  """Returns the web application."""
-  app = fastapi.FastAPI()
-
-  @app.post("/embed")
-  def embed(request: Request) -> list[list[float]]:
-    return texts.compute(request.inputs).tolist()
-
-  return app
-
-
 def main() -> None:
   folder, path, dtype = sys.argv[1:]
   if not os.path.exists(path):
-    engine_peers.make(
-      "OnnxRuntime", dtype, pathlib.Path(folder), "embedding", path
-    )
+    source = pathlib.Path(folder)
+    engine_peers.make("OnnxRuntime", dtype, source, "embedding", path)
   engine = engine_peers.on_onnx_runtime(path, dtype)
-  server = uvicorn.Config(
-    application(engine_peers.Texts(engine, folder)), log_level="warning"
-  )
+  texts, app = engine_peers.Texts(engine, folder), fastapi.FastAPI()
+
+  @app.post("/embed")
+  def embed(
+    inputs: Annotated[list[str], fastapi.Body(embed=True)],
+  ) -> list[list[float]]:
+    return texts.compute(inputs).tolist()
+
+  server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
   # asyncio sends answers without delay (TCP_NODELAY) only for this protocol.
   with socket.socket(proto=socket.IPPROTO_TCP) as listening:
     listening.bind(("127.0.0.1", 0))
     listening.listen()
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
-    uvicorn.Server(server).run(sockets=[listening])
+    server.run(sockets=[listening])
 
 
 if __name__ == "__main__":

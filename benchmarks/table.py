@@ -6,19 +6,15 @@
 
 A work's contenders (see table_rows.py for these terms) run in turns, so that
 other load slows all of them equally. Results are medians of the turns. Use an
-idle machine: PyTorch's waiting threads use processor time on a busy one.
+idle machine: PyTorch's waiting threads use processor time on a busy one. A call
+replaces only the results of its --rows and of this processor, so the table can
+be completed row by row and on several machines. A work without data is skipped.
+The table is written to RESULTS.md, the most important results and a chart to
+docs/performance.md, and the engines' tables to docs/engines.md.
 
---results_file stores all results by processor, and a call replaces only this
-processor's results of its --rows, so the table can be completed row by row and
-on several machines. The table is printed and written to benchmarks/RESULTS.md.
-The most important results and a chart go to docs/performance.md, and the
-results of the engines to docs/engines.md. A work without data is skipped.
---short measures only table_work.SHORT, once and with fewer steps, in less than
-an hour on two cores.
-
-The peers need torch, transformers, accelerate, scikit-learn and scipy in the
-Python of this process or of --peer_python. engines/* and inference steps also
-need onnx, onnxruntime, openvino and nncf there. tf-models-official and
+The peers need torch, transformers, accelerate, scikit-learn, scipy and seqeval
+in the Python of this process or of --peer_python. engines/* and inference steps
+also need onnx, onnxruntime, openvino and nncf there. tf-models-official and
 keras-hub run in the Python of this process.
 """
 
@@ -88,26 +84,25 @@ def parse_arguments(argv):
 
 
 def chosen_works(arguments):
-  """Returns the works that --rows selects and that have data.
-
-  Raises InputError: --rows selects no work.
-  """
-  works = [
+  """Returns the works that --rows and --short select and that have data."""
+  patterns, works = arguments.rows.split(","), []
+  chosen = [
     work
     for work in table_work.all_works()
-    if any(fnmatch.fnmatch(work.name, p) for p in arguments.rows.split(","))
+    if any(fnmatch.fnmatch(work.name, pattern) for pattern in patterns)
     and (work.name in table_work.SHORT or not arguments.short)
   ]
-  if not works:
+  if not chosen:
     raise errors.InputError(
       f"--rows={arguments.rows}: no such work; --list prints all names"
     )
-  for work in [*works]:
+  for work in chosen:
     missing = [f"--{n}" for n in work.needs if getattr(arguments, n) is None]
     if missing:
-      works.remove(work)
       needs = ", ".join(missing)
       print(f"{work.name} is skipped: it needs {needs}", file=sys.stderr)
+    else:
+      works.append(work)
   return works
 
 
@@ -129,12 +124,8 @@ def measure(work, argv):
     flags = shlex.split(table_work.SHORT[work.name]["flags"])
     argv = [*argv, "--repeats=1", *flags]
     arguments = parse_arguments(argv)
-  done = subprocess.run(
-    ["git", "log", "-1", "--format=%h of %cs"],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-  )
+  git = ["git", "-C", ROOT, "log", "-1", "--format=%h of %cs"]
+  done = subprocess.run(git, capture_output=True, text=True)
   run = {
     "machine": machine(),
     "date": datetime.date.today().isoformat(),
@@ -152,10 +143,7 @@ def measure(work, argv):
 
 
 def engine_tables(results):
-  """Yields (name of the markers in docs/engines.md, Markdown) for all tables.
-
-  `results` maps a processor to {name of a work: run}.
-  """
+  """Yields (name of the markers in docs/engines.md, Markdown) of each table."""
   for model, title in table_work.MODELS.items():
     parts = []
     for processor, runs in results.items():
@@ -169,13 +157,13 @@ def engine_tables(results):
   parts = []
   for processor, runs in results.items():
     taken = {
-      column: runs.get(f"engines/scores/{task}")
+      column: runs[f"engines/scores/{task}"]
       for task, column in table_work.SCORED.items()
+      if f"engines/scores/{task}" in runs
     }
-    if all(taken.values()):
-      turns = {column: run["turns"] for column, run in taken.items()}
+    if taken:
       notes = (f"{table_rows.run_note(run)}." for run in taken.values())
-      parts += [f"{processor}:", table_rows.score_table(turns)]
+      parts += [f"{processor}:", table_rows.score_table(taken)]
       # Tasks that were measured together have the same note.
       parts.append("\n".join(dict.fromkeys(notes)))
   if parts:
@@ -202,20 +190,17 @@ def show(results, print_only=False):
   table_rows.write_into(RESULTS, "make bench", table)
   for name, text in engine_tables(results):
     table_rows.write_into(DOCS / "engines.md", name, text)
-  headlines = [
-    headline
+  lines = [
+    table_work.headline(name, processor, runs[name]["turns"])
     for name in table_work.SHORT
     for processor, runs in results.items()
     if name in runs
-    and (headline := table_work.headline(name, processor, runs[name]["turns"]))
   ]
-  table_rows.draw(headlines, DOCS / "performance.png")
-  table_rows.write_into(
-    DOCS / "performance.md",
-    "make bench",
-    "![Speed against the fastest other program](performance.png)\n\n"
-    + table_rows.headline_table(headlines),
-  )
+  lines = list(filter(None, lines))
+  table_rows.draw(lines, DOCS / "performance.png")
+  chart = "![Speed against the fastest other program](performance.png)"
+  text = f"{chart}\n\n{table_rows.headline_table(lines)}"
+  table_rows.write_into(DOCS / "performance.md", "make bench", text)
 
 
 def main(argv):

@@ -116,16 +116,15 @@ def markdown(outcomes):
   `outcomes` maps (a work's name, processor) to its Outcomes and `run_note`.
   """
   names = "work", "processor", "here", "peers", "result", "target", "met", "run"
-  lines = [markdown_table.header(*names)]
   # Rows of the same command share a note.
   notes = list(dict.fromkeys(note for _, note in outcomes.values()))
-  for (_, processor), (work_outcomes, note) in outcomes.items():
-    for outcome in work_outcomes:
-      title, run = outcome.row.title, notes.index(note) + 1
-      lines.append(markdown_table.row(title, processor, *_cells(outcome), run))
-  lines.append("")
-  lines += [f"{index}. {note}" for index, note in enumerate(notes, 1)]
-  return "\n".join(lines)
+  rows = [
+    (outcome.row.title, processor, *_cells(outcome), notes.index(note) + 1)
+    for (_, processor), (work_outcomes, note) in outcomes.items()
+    for outcome in work_outcomes
+  ]
+  numbered = (f"{index}. {note}" for index, note in enumerate(notes, 1))
+  return "\n".join([markdown_table.table(names, rows), "", *numbered])
 
 
 def _cells(outcome):
@@ -157,10 +156,7 @@ def run_note(run):
 
 
 def write_into(page, name, text):
-  """Writes text between `<!-- name: begin -->` and `<!-- name: end -->`.
-
-  Raises InputError: the page lacks one of these lines, or repeats it.
-  """
+  """Writes text between `<!-- name: begin -->` and `<!-- name: end -->`."""
   first, last = (f"<!-- {name}: {place} -->" for place in ("begin", "end"))
   new, count = re.subn(
     f"{first}\n.*?{last}",
@@ -183,35 +179,33 @@ class Headline(NamedTuple):
   processor: str
   outcome: Outcome  # Its result is a "speedup".
 
+  @property
+  def title(self) -> str:
+    """The title of the row or the bar."""
+    return f"{self.group}: {self.outcome.row.title}"
 
-def headline_table(headlines):
-  """Returns a Markdown table of Headlines."""
-  columns = "", "processor", "here", "the fastest other program", ""
-  lines = [markdown_table.header(*columns)]
-  for group, processor, (row, ours, peers, peer, result) in headlines:
+  def cells(self) -> tuple:
+    """Returns the cells of the row."""
+    row, ours, peers, peer, result = self.outcome
     compared = f"**{result:.1f}× faster**"
     if 1 / 1.05 < result < 1.05:
       compared = "equal within 5 %"
     elif result < 1:
       compared = f"{1 / result:.1f}× slower"
     here, best = (number(x, row.measure) for x in (ours, peers[peer]))
-    cells = (
-      f"{group}: {row.title}",
-      processor,
-      here,
-      f"{peer}: {best}",
-      compared,
-    )
-    lines.append(markdown_table.row(*cells))
-  return "\n".join(lines)
+    return self.title, self.processor, here, f"{peer}: {best}", compared
+
+
+def headline_table(headlines):
+  """Returns a Markdown table of Headlines."""
+  names = "", "processor", "here", "the fastest other program", ""
+  return markdown_table.table(names, (line.cells() for line in headlines))
 
 
 def engine_table(turns, threads):
   """Returns a Markdown table of engine_speed's measures; "" without any."""
   sizes = [f"{length} × {size}" for size, length in engine_speed.BATCHES]
-  names = "one text, p50", "p99", "memory", "on disk"
-  lines = [markdown_table.header("engine", *sizes, *names)]
-  taken = medians(turns)
+  rows, taken = [], medians(turns)
   for name in engine_speed.CONTENDERS:
     values = {
       measure.removesuffix(f", {threads}"): value
@@ -226,56 +220,57 @@ def engine_table(turns, threads):
       ]
       cells += [f"{values[f'milliseconds, p{p}']:.1f} ms" for p in (50, 99)]
       cells += [f"{values[n]:.0f} MB" for n in ("megabytes", "megabytes, disk")]
-      lines.append(markdown_table.row(name, *cells))
-  return "\n".join(lines) if lines[1:] else ""
+      rows.append((name, *cells))
+  names = "engine", *sizes, "one text, p50", "p99", "memory", "on disk"
+  return markdown_table.table(names, rows) if rows else ""
 
 
-def score_table(turns_of):
-  """Returns a Markdown table; `turns_of` maps a column to turns."""
-  lines = [markdown_table.header("engine", *turns_of)]
-  columns = list(map(medians, turns_of.values()))
+def score_table(runs):
+  """Returns a Markdown table of {column: run of a work engines/scores/*}."""
+  columns, rows = [medians(run["turns"]) for run in runs.values()], []
   for name in engine_speed.CONTENDERS:
     scores = (column.get(name) for column in columns)
     cells = (f"{taken['score']:.4f}" if taken else "–" for taken in scores)
-    lines.append(markdown_table.row(name, *cells))
-  return "\n".join(lines)
+    rows.append((name, *cells))
+  return markdown_table.table(("engine", *runs), rows)
 
 
 def draw(headlines, path):
   """Draws a bar for each headline, colored by processor; 1× is equal speed."""
-  from matplotlib import figure, patches
+  from matplotlib import figure
 
   height = 1.2 + 0.34 * len(headlines)
   picture = figure.Figure(figsize=(8, height), layout="tight")
   axes = picture.subplots()
-  processors = dict.fromkeys(headline.processor for headline in headlines)
-  colors = {name: f"C{index}" for index, name in enumerate(processors)}
-  rows = {}
-  for headline in headlines:
-    title = f"{headline.group}: {headline.outcome.row.title}"
-    rows.setdefault(title, []).append(headline)
-  place, middles = 0, []
-  for same in rows.values():
-    middles.append(place + (len(same) - 1) / 2)
-    for _, processor, (_, _, _, peer, result) in same:
-      # Bars begin at 1×, so bars of slower results go to the left.
-      color = colors[processor]
-      axes.barh(place, result - 1, left=1, height=1, color=color)
-      text = f" {result:.1f}×  {peer}"
-      axes.text(max(1, result), place, text, va="center", fontsize=8)
-      place += 1
-    place += 0.6  # The bars of a row touch; rows are apart.
-  axes.set_yticks(middles, [*rows])
+  titles = list(dict.fromkeys(line.title for line in headlines))
+  # The bars of a title touch; titles are apart.
+  places = [
+    place + 0.6 * titles.index(line.title)
+    for place, line in enumerate(headlines)
+  ]
+  bars = list(zip(places, headlines, strict=True))
+  for processor in dict.fromkeys(line.processor for line in headlines):
+    of_one = [bar for bar in bars if bar[1].processor == processor]
+    # Bars begin at 1×, so bars of slower results go to the left.
+    widths = [line.outcome.result - 1 for _, line in of_one]
+    ends = [place for place, _ in of_one]
+    axes.barh(ends, widths, left=1, height=1, label=processor)
+  for place, line in bars:
+    _, _, _, peer, result = line.outcome
+    text = f" {result:.1f}×  {peer}"
+    axes.text(max(1, result), place, text, va="center", fontsize=8)
+  middles = (
+    statistics.mean(place for place, line in bars if line.title == title)
+    for title in titles
+  )
+  axes.set_yticks([*middles], titles)
   axes.invert_yaxis()
   axes.tick_params(labelsize=8)
-  results = [headline.outcome.result for headline in headlines]
-  axes.set(xscale="log", xlim=(min(1, *results), 2.5 * max(results)))
-  steps = [2.0**n for n in range(-3, 8)]
-  steps = [x for x in steps if min(1, *results) <= x < 2.5 * max(results)]
-  axes.set_xticks(steps, [f"{step:g}×" for step in steps])
-  axes.minorticks_off()
+  results = [line.outcome.result for line in headlines]
+  axes.set_xscale("log", base=2)
+  axes.set_xlim(min(1, *results), 2.5 * max(results))
+  axes.xaxis.set_major_formatter("{x:g}×")
   axes.set_title("Speed relative to the fastest other program")
   axes.spines[["top", "right"]].set_visible(False)
-  legend = [patches.Patch(color=c, label=name) for name, c in colors.items()]
-  axes.legend(handles=legend, fontsize=8, loc="lower right")
+  axes.legend(fontsize=8, loc="lower right")
   picture.savefig(path, dpi=80)

@@ -88,17 +88,12 @@ def all_works():
 
 def _jobs():
   for job, dtype in itertools.product(_JOBS.values(), _DTYPES):
-    rows = [
-      Row(
-        f"{job['title']}, {dtype}: {measure}, against {mode}",
-        measure,
-        float(job[mode]),
-        peers=f"Trainer, {mode}",
-      )
-      for mode in _MODES
-      if job[mode]
-      for measure in ("processor", "wall")
-    ]
+    rows = []
+    for mode, measure in itertools.product(_MODES, ("processor", "wall")):
+      if target := job[mode]:
+        title = f"{job['title']}, {dtype}: {measure}, against {mode}"
+        peer = f"Trainer, {mode}"
+        rows.append(Row(title, measure, float(target), peers=peer))
     needs = ("glue" if job["glue_folder"] else "squad", "weights")
     yield Work(f"job/{job['job']}/{dtype}", needs, _job_contenders, rows)
 
@@ -288,23 +283,17 @@ def _line_contenders(arguments, folder, work, dtype):
   lines, table = folder / "lines.txt", folder / "lines.tsv"
   for path, first in ((lines, []), (table, ["text"])):
     path.write_text("\n".join([*first, *texts, ""]), encoding="utf-8")
-  peers = {"transformers": "torch, bfloat16"}
-  if dtype != "bfloat16":
-    # Depending on the processor, oneDNN's or MKL's float32 products are faster.
-    peers = {
-      "transformers": "torch, float32",
-      "transformers, oneDNN": "torch, float32, oneDNN",
-    }
+  # No peer has int8. Depending on the processor, oneDNN's or MKL's float32
+  # products are faster.
+  peers = {"transformers": "torch, float32"}
+  peers["transformers, oneDNN"] = "torch, float32, oneDNN"
+  if dtype == "bfloat16":
+    peers = {"transformers": "torch, bfloat16"}
+  head = "embedding" if work == "features" else "classification"
   for name, contender in peers.items():
-    job = engine_speed.Job(
-      contender,
-      arguments.weights,
-      lines=lines,
-      output=folder / "theirs",
-      head="embedding" if work == "features" else "classification",
-      # The peer is fastest with this batch size, among 32, 64, 128 and 256.
-      batch_size=_LINES_BATCH_SIZE,
-    )
+    job = engine_speed.Job(contender, arguments.weights, lines=lines, head=head)
+    # The peer is fastest with this batch size, among 32, 64, 128 and 256.
+    job = job._replace(output=folder / "theirs", batch_size=_LINES_BATCH_SIZE)
     yield name, engine_speed.command(job, arguments.peer_python)
   switches = [f"--dtype={dtype}"]
   if dtype == "int8":
@@ -343,25 +332,14 @@ def _engines():
       for size, length in engine_speed.BATCHES:
         measure = f"{engine_speed.texts_per_second(size, length)}, {threads}"
         place = f"{title}, {length} × {size}, {threads}"
-        rows += [
-          Row(
-            f"{place}: int8 against {peer}'s",
-            measure,
-            target,
-            peers=f"{peer}, int8",
-            ours="here, int8",
-          )
-          for peer, target in (("ONNX Runtime", 1.0), ("OpenVINO", 0.95))
-        ]
-      rows.append(
-        Row(
-          f"{title}, one text, {threads}: p50 in float32",
-          f"milliseconds, p50, {threads}",
-          1.0,
-          ours="here, float32",
-          peers="ONNX Runtime, float32",
-        )
-      )
+        for peer, target in (("ONNX Runtime", 1.0), ("OpenVINO", 0.95)):
+          sides = f"{peer}, int8", "here, int8"
+          against = f"{place}: int8 against {peer}'s"
+          rows.append(Row(against, measure, target, "ratio", *sides))
+      name = f"{title}, one text, {threads}: p50 in float32"
+      measure = f"milliseconds, p50, {threads}"
+      sides = "ONNX Runtime, float32", "here, float32"
+      rows.append(Row(name, measure, 1.0, "ratio", *sides))
     name, measure = f"engines/{model}", measured_runs.answer
     yield Work(name, ("weights",), _engine_contenders, rows, measure)
 
@@ -379,25 +357,18 @@ def _engine_contenders(arguments, folder, model):
 
 def _scores():
   for task, column in SCORED.items():
-    title = column.partition(",")[0]
-    rows = [
-      Row(
-        f"MiniLM, {title}, {name}: score minus float32's score",
-        "score",
-        -0.005 if task == "sts-b" else None,
-        "difference",
-        "here, float32, TensorFlow",
-        name,
-      )
-      for name in engine_speed.CONTENDERS
-      if name.startswith("here, int8")
-    ]
+    title = f"MiniLM, {column.partition(',')[0]}"
+    target, base = {"sts-b": -0.005}.get(task), "here, float32, TensorFlow"
+    rows = []
+    for name in engine_speed.CONTENDERS:
+      if name.startswith("here, int8"):
+        text = f"{title}, {name}: score minus float32's score"
+        rows.append(Row(text, "score", target, "difference", base, name))
     name, needs = f"engines/scores/{task}", ("glue", "weights")
-    yield Work(name, needs, _score_contenders, rows, _score)
+    yield Work(name, needs, _score_contenders, rows, measured_runs.answer)
 
 
 def _score_contenders(arguments, folder, _, task):
-  """Yields the task, and the commands and the labels for its dev set."""
   # Imported here because `glue` loads TensorFlow.
   from classification import glue
 
@@ -408,46 +379,29 @@ def _score_contenders(arguments, folder, _, task):
   model = _to_huggingface(output / "final_model", folder)
   for split in ("train", "dev"):
     examples = glue.read(glue.find(task), str(job.data_dir), split)
-    pairs = [(example.text_a, example.text_b) for example in examples]
+    pairs = [(e.text_a, e.text_b, float(e.label)) for e in examples]
     path = folder / f"{split}.json"
     path.write_text(json.dumps(pairs), encoding="utf-8")
-  gold = [float(example.label) for example in examples]
   for name in engine_speed.CONTENDERS:
     job = engine_speed.Job(name, model, files, head="classification")
     job = job._replace(pairs=path, samples=folder / "train.json")
-    yield name, (task, engine_speed.command(job, arguments.peer_python), gold)
-
-
-def _score(task_command_gold):
-  """Returns the accuracy or, for STS-B, Spearman's correlation."""
-  from classification import scores
-
-  task, command, gold = task_command_gold
-  answers = measured_runs.answer(command)
-  if not answers:
-    return None
-  if task == "sts-b":
-    ranks = map(scores.average_ranks, (answers, gold))
-    return {"score": scores.correlation(*ranks)}
-  right = sum(a == b for a, b in zip(answers, gold, strict=True))
-  return {"score": right / len(gold)}
+    yield name, engine_speed.command(job, arguments.peer_python)
 
 
 # Starts: processor time until the first line of the training log.
 
 
 def _starts():
-  title = "start of MiniLM on MRPC, records {}: processor, without importing {}"
   starts = {"first_start": "not cached", "next_start": "cached"}
-  rows = [
-    Row(title.format(records, "TensorFlow"), measure, 2.5, "own")
-    for measure, records in starts.items()
-  ]
+  rows = []
+  for measure, records in starts.items():
+    title = f"start of MiniLM on MRPC, records {records}: processor, without"
+    rows.append(Row(f"{title} importing TensorFlow", measure, 2.5, "own"))
   needs = ("glue", "weights")
   yield Work("start/first_step", needs, _start_contenders, rows, _start)
 
 
-def _start_contenders(arguments, folder):
+def _start_contenders(arguments, folder, _):
   output = folder / "output"
   command = measured_runs.ours(
     "run_classifier.py",

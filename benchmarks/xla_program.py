@@ -32,8 +32,9 @@ import numpy as np
 import step_speed
 from markdown_table import header, row
 
-SIZES = {
-  name: {
+
+def _network(layers: int, heads: int, width: int, words: int = 30522) -> dict:
+  return {
     **step_speed.BASE,
     "num_hidden_layers": layers,
     "num_attention_heads": heads,
@@ -41,13 +42,14 @@ SIZES = {
     "intermediate_size": 4 * width,
     "vocab_size": words,
   }
-  for name, layers, heads, width, words in (
-    ("tiny", 2, 2, 32, 100),
-    # For xla_counts.py: the width does not change the number of operations.
-    ("narrow", 12, 2, 32, 100),
-    ("base", 12, 12, 768, 30522),
-    ("large", 24, 16, 1024, 30522),
-  )
+
+
+SIZES = {
+  "tiny": _network(2, 2, 32, 100),
+  # For xla_counts.py: the width does not change the number of operations.
+  "narrow": _network(12, 2, 32, 100),
+  "base": _network(12, 12, 768),
+  "large": _network(24, 16, 1024),
 }
 METHODS = ("train", "predict", "pretrain")
 # The number of values to store per result, because whole results are too large.
@@ -123,39 +125,35 @@ def lower(method: str, options: argparse.Namespace, size: int) -> None:
   work = work_of(method, options, size)
   step, tensors, variables = make_step(work, options.optimizer)
   text = program_text(step, tensors)
+  pattern = (
+    r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>"
+  )
   # {number of a result: number of the argument that it replaces}
-  replaces = {
-    int(result): int(argument)
-    for argument, result in re.findall(
-      r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>",
-      text,
-    )
-  }
+  replaces = {int(result): int(a) for a, result in re.findall(pattern, text)}
   # The function's arguments come first, then the variables that it reads.
   by_handle = {id(variable.handle): variable for variable in variables}
   concrete = step.get_concrete_function(*tensors)
   read = [by_handle[id(handle)] for handle in concrete.captured_inputs]
   inputs = [tensor.numpy() for tensor in tf.nest.flatten(tensors)]
-  note = {
-    **{n: v for n, v in vars(options).items() if n != "function"},
-    "method": method,
-    "size": size,
-    "flop": work.flop(),
-    "replaces": replaces,
-    "variables": [[v.name, v.shape.as_list()] for v in read],
-  }
+  shapes = [[v.name, v.shape.as_list()] for v in read]
   for index, variable in enumerate(read):
-    variable.assign(draw(index, *note["variables"][index]))
+    variable.assign(draw(index, *shapes[index]))
   results = [r.numpy() for r in tf.nest.flatten(step(*tensors))]
   # After the step's results, the program returns the updated variables.
   results += [
     read[replaces[result] - len(inputs)].numpy() for result in sorted(replaces)
   ]
-  note["results"] = [[r.shape, str(r.dtype)] for r in results]
-  path = options.folder / (
-    f"{options.network}_{method}_{options.optimizer}_{options.dtype}_{size}x"
-    f"{options.length}.npz"
-  )
+  note = {
+    **vars(options),
+    "method": method,
+    "size": size,
+    "flop": work.flop(),
+    "replaces": replaces,
+    "variables": shapes,
+    "results": [[r.shape, str(r.dtype)] for r in results],
+  }
+  names = options.network, method, options.optimizer, options.dtype
+  path = options.folder / f"{'_'.join(names)}_{size}x{options.length}.npz"
   np.savez_compressed(
     path,
     program=np.array(text),
@@ -166,6 +164,13 @@ def lower(method: str, options: argparse.Namespace, size: int) -> None:
   print(f"{path}: {len(text)} characters of StableHLO", flush=True)
 
 
+def lower_all(options: argparse.Namespace) -> None:
+  """Writes the programs of all methods and batch sizes."""
+  options.folder.mkdir(parents=True, exist_ok=True)
+  for method, size in itertools.product(options.methods, options.batch_sizes):
+    lower(method, options, size)
+
+
 # Functions that need TensorFlow and JAX, and compile for an absent TPU.
 
 
@@ -173,14 +178,9 @@ def compile_all(options: argparse.Namespace) -> None:
   """Prints a Markdown table of the programs for a TPU, and of plain JAX's."""
   import jax_bert
 
-  names = (
-    "GFLOP",
-    "GB",
-    "cycles, 10^6",
-    "ms",
-    "arguments, temporary, results, GB",
-  )
-  print(header("step", "batch × length", "program", *names))
+  names = "GFLOP", "GB", "cycles, 10^6", "ms"
+  sizes = "arguments, temporary, results, GB"
+  print(header("step", "batch × length", "program", *names, sizes))
   device = tpu(options.target)
   for method, size in itertools.product(options.methods, options.batch_sizes):
     work = work_of(method, options, size)
@@ -193,10 +193,8 @@ def compile_all(options: argparse.Namespace) -> None:
         cells = costs(program)
       except RuntimeError as error:  # The program does not fit in memory.
         cells = [str(error).partition("\n")[0][:120]]
-      shape = f"{size} × {options.length}"
-      print(
-        row(f"{options.network}, {method}", shape, name, *cells), flush=True
-      )
+      step, shape = f"{options.network}, {method}", f"{size} × {options.length}"
+      print(row(step, shape, name, *cells), flush=True)
 
 
 def tpu(target: str):
@@ -307,11 +305,10 @@ def compile_program(text: str, arguments: list, results: list, donated: list):
 
 
 def differences(saved, results: list) -> list[float]:
-  """Returns the differences between results and TensorFlow's samples.
+  """Returns the largest differences from TensorFlow's samples.
 
-  A result's difference is the largest difference of its samples, relative to
-  the largest sample. The list has the difference of the first result (loss or
-  logits), and the median and the maximum of all results.
+  They are relative to the largest sample: the difference of the first result
+  (loss or logits), and the median and the maximum of all results.
   """
   shares = []
   for index, result in enumerate(results):
@@ -394,7 +391,7 @@ def measure_peak(dtype: str) -> float:
   return 2 * size**3 / best
 
 
-def run(options: argparse.Namespace) -> None:
+def run_all(options: argparse.Namespace) -> None:
   """Runs all programs of a folder; prints a Markdown table.
 
   With --plain_jax, each AdamW program is followed by jax_bert's step.
@@ -437,13 +434,6 @@ def run(options: argparse.Namespace) -> None:
   print(f"\nDevice: {device}; products: {rates}; {date}.")
 
 
-def lower_all(options: argparse.Namespace) -> None:
-  """Writes the programs of all methods and batch sizes."""
-  options.folder.mkdir(parents=True, exist_ok=True)
-  for method, size in itertools.product(options.methods, options.batch_sizes):
-    lower(method, options, size)
-
-
 def add_program_flags(parser: argparse.ArgumentParser, network: str) -> None:
   """Adds the flags that determine a program; `network` is the default."""
   add = parser.add_argument
@@ -457,30 +447,21 @@ def add_program_flags(parser: argparse.ArgumentParser, network: str) -> None:
 
 def main():
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-  commands = parser.add_subparsers(required=True)
-  for name, function, meaning in (
-    ("lower", lower_all, "write programs; needs TensorFlow"),
-    ("compile", compile_all, "print costs on a TPU; needs TensorFlow and JAX"),
-    ("run", run, "measure; needs JAX"),
-  ):
-    command = commands.add_parser(name, help=meaning)
-    command.set_defaults(function=function)
-    add = command.add_argument
-    if name != "compile":
-      add("folder", type=pathlib.Path, help="folder with .npz files")
-    if name == "run":
-      add("--rounds", type=int, default=5, help="rounds; the median is printed")
-      add("--steps", type=int, default=20, help="steps per round")
-      add(
-        "--plain_jax", action="store_true", help="also run jax_bert.py's steps"
-      )
-    else:
-      add_program_flags(command, "base")
-      add("--batch_sizes", type=int, nargs="+", default=[32])
-    if name == "compile":
-      add("--target", choices=("v4", "v5e", "v5p", "v6e"), required=True)
-  arguments = parser.parse_args()
-  arguments.function(arguments)
+  add = parser.add_argument
+  commands = {"lower": lower_all, "run": run_all, "compile": compile_all}
+  add("command", choices=commands)
+  add("folder", type=pathlib.Path, nargs="?", help="for .npz files")
+  add_program_flags(parser, "base")
+  add("--batch_sizes", type=int, nargs="+", default=[32])
+  add("--target", choices=("v4", "v5e", "v5p", "v6e"), help="for compile")
+  add("--rounds", type=int, default=5, help="for run; the median is printed")
+  add("--steps", type=int, default=20, help="for run: steps per round")
+  add("--plain_jax", action="store_true", help="for run: also jax_bert.py")
+  options = parser.parse_args()
+  needed = "target" if options.command == "compile" else "folder"
+  if not getattr(options, needed):
+    parser.error(f"{options.command} needs {needed}")
+  commands[options.command](options)
 
 
 if __name__ == "__main__":
