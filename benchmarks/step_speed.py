@@ -57,9 +57,8 @@ class Work(NamedTuple):
     return f"{name}, {self.size} × {self.length}, {self.dtype}"
 
   def batch(self):
-    """Returns a batch of random token ids without padding, for the method.
+    """Returns random ids, mask and segments [B, T] and labels [B], int32.
 
-    A classifier's batch is ids, mask and segments [B, T] and labels [B], int32.
     For pre-training, the batch is a PretrainingBatch.
     """
     rng, shape = np.random.RandomState(0), [self.size, self.length]
@@ -89,35 +88,24 @@ class Work(NamedTuple):
     return passes * (self.values["num_hidden_layers"] * layer + head)
 
 
-class Contender(NamedTuple):
-  """A program: the module with its steps, and the options of its classes."""
-
-  module: str
-  options: dict = {}
-  methods: tuple = (TRAIN, PREDICT, PRETRAIN)
-  dtypes: tuple = ("float32", "bfloat16")
-
-
-_HF, _XLA = "huggingface_steps", {"compiled": True}
+_HF, _ENGINES, _XLA = "huggingface_steps", "engine_peers", {"compiled": True}
+_ALL, _BOTH = (TRAIN, PREDICT, PRETRAIN), ("float32", "bfloat16")
+# {name: (module with its steps, options of its classes, methods, dtypes)}
 CONTENDERS = {
-  "here": Contender("our_steps"),
-  "here, XLA": Contender("our_steps", _XLA),
-  "Hugging Face, sdpa": Contender(_HF),
-  "Hugging Face, eager attention": Contender(_HF, {"attention": "eager"}),
-  "Hugging Face, torch.compile": Contender(_HF, _XLA),
-  "Hugging Face, oneDNN": Contender(
-    _HF, {"onednn": True}, (PREDICT,), ("float32",)
-  ),
+  "here": ("our_steps", {}, _ALL, _BOTH),
+  "here, XLA": ("our_steps", _XLA, _ALL, _BOTH),
+  "Hugging Face, sdpa": (_HF, {}, _ALL, _BOTH),
+  "Hugging Face, eager attention": (_HF, {"attention": "eager"}, _ALL, _BOTH),
+  "Hugging Face, torch.compile": (_HF, _XLA, _ALL, _BOTH),
+  "Hugging Face, oneDNN": (_HF, {"onednn": True}, [PREDICT], ["float32"]),
   # ONNX Runtime's CPU provider has no bfloat16 matrix products.
-  "ONNX Runtime": Contender(
-    "engine_peers", {"engine": "OnnxRuntime"}, (PREDICT,), ("float32",)
-  ),
-  "OpenVINO": Contender("engine_peers", {"engine": "OpenVino"}, (PREDICT,)),
+  "ONNX Runtime": (_ENGINES, {"engine": "OnnxRuntime"}, [PREDICT], ["float32"]),
+  "OpenVINO": (_ENGINES, {"engine": "OpenVino"}, [PREDICT], _BOTH),
   # For these two programs, only pre-training steps are implemented.
-  "Model Garden, graph": Contender("model_garden_steps", {}, (PRETRAIN,)),
-  "Model Garden, XLA": Contender("model_garden_steps", _XLA, (PRETRAIN,)),
-  "keras-hub, graph": Contender("keras_hub_steps", {}, (PRETRAIN,)),
-  "keras-hub, XLA": Contender("keras_hub_steps", _XLA, (PRETRAIN,)),
+  "Model Garden, graph": ("model_garden_steps", {}, [PRETRAIN], _BOTH),
+  "Model Garden, XLA": ("model_garden_steps", _XLA, [PRETRAIN], _BOTH),
+  "keras-hub, graph": ("keras_hub_steps", {}, [PRETRAIN], _BOTH),
+  "keras-hub, XLA": ("keras_hub_steps", _XLA, [PRETRAIN], _BOTH),
 }
 
 
@@ -139,7 +127,7 @@ def contenders(work: Work, compiled: bool) -> list[str]:
 def command(contender: str, work: Work, arguments, peak: float = 1.0) -> list:
   """Returns a command that prints what `measure` returns, as JSON."""
   # Only these modules run in --peer_python; all others need TensorFlow.
-  is_peer = CONTENDERS[contender].module in (_HF, "engine_peers")
+  is_peer = CONTENDERS[contender][0] in (_HF, _ENGINES)
   python = arguments.peer_python if is_peer else sys.executable
   job = contender, work, arguments.rounds, peak
   return [python, __file__, json.dumps(job)]
@@ -168,20 +156,17 @@ def measure(contender: str, work: Work, rounds: int, peak: float) -> dict:
   wall, processor = (
     statistics.median(times) / count for times in zip(*times_of, strict=True)
   )
-  return {
-    "examples_per_second": work.size / wall,
-    "share": work.size / wall * work.flop() / peak,
-    "processor_seconds": processor,
-  }
+  rate = work.size / wall
+  share = rate * work.flop() / peak
+  measures = {"examples_per_second": rate, "share": share}
+  return {**measures, "processor_seconds": processor}
 
 
 def measure_peak() -> dict:
-  """Returns {dtype: FLOP per second} of large square matrix products.
-
-  On a GPU, float32 means TF32 for all contenders.
-  """
+  """Returns {dtype: FLOP per second} of large square matrix products."""
   import tensorflow as tf
 
+  # On a GPU, float32 means TF32 for all contenders.
   size = 8192 if tf.config.list_physical_devices("GPU") else 2048
   peak = {}
   for dtype in ("float32", "bfloat16"):

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from fnmatch import fnmatch
 from typing import NamedTuple
 
 import engine_speed
@@ -25,14 +26,29 @@ DATA = {
   "vocab": "vocabulary of an uncased model, for --text",
   "original": "clone of google-research/bert",
 }
-_DTYPES = ("float32", "bfloat16")
+# A row of the table is given for each value of the {places} in a line.
+_PLACES = {
+  "dtype": ("float32", "bfloat16"),
+  "threads": engine_speed.THREADS,
+  "shape": [f"{length} × {size}" for size, length in engine_speed.BATCHES],
+  "time": ("processor", "wall"),
+}
 _BATCH_SIZE = 16  # The batch size of every fine-tuning job.
-# {job: its title, flags of finetuning_scores.py, and targets for the ratio of
-# times to each mode of the Trainer}. BERT-base trains on part of MRPC, because
-# a whole job takes hours on two cores. SQuAD is scored on part of the dev set,
-# which has 10,570 questions. Tagging has as many sentences as CoNLL-2003.
+# {job: its folder in --glue, and flags of finetuning_scores.py}. BERT-base
+# trains on part of MRPC, because a whole job takes hours on two cores. SQuAD is
+# scored on part of the dev set, which has 10,570 questions. Tagging has as many
+# sentences as CoNLL-2003.
 _JOBS = {row["job"]: row for row in measured_runs.table("jobs.csv")}
-_MODES = ("dynamic padding", "padded to 128", "grouped by length")
+# {name: method, sequences, tokens, masked words}; the last two are for GPUs.
+_STEPS = {
+  "train8": ("train", 8, 128, 0),
+  "train32": ("train", 32, 128, 0),
+  "predict32": ("predict", 32, 128, 0),
+  "pretrain128": ("pretrain", 32, 128, 20),
+  "pretrain512": ("pretrain", 4, 512, 76),
+  "pretrain128x256": ("pretrain", 256, 128, 20),
+  "pretrain512x64": ("pretrain", 64, 512, 76),
+}
 # {work of --short: its flags, and the title in a page and the chart}. With
 # few steps, the start takes a larger share of the time than in a whole job, for
 # all contenders.
@@ -54,17 +70,17 @@ def _cost_and_memory(command):
 
 
 class Work(NamedTuple):
-  """The contenders of a comparison, and the rows for its results."""
+  """A comparison of contenders, and the rows for its results."""
 
   name: str  # The name for --rows.
+  rows: list[Row]
   needs: tuple  # Names of flags in DATA.
   # Function of (flags, an empty folder, parts of the name after the first);
-  # yields (contender, what `measure` takes), by default a command. It may write
+  # yields (contender, what `measure` takes), such as a command. It may write
   # files between two contenders.
   contenders: Callable
-  rows: list
   # Returns {measure: number}, or None for a contender to leave out.
-  measure: Callable = _cost
+  measure: Callable
 
   def turn(self, arguments, folder) -> dict:
     """Runs every contender once; returns {contender: {measure: number}}."""
@@ -77,35 +93,41 @@ class Work(NamedTuple):
 
 
 @functools.cache
-def all_works():
+def _all_rows() -> dict[str, list[Row]]:
+  """Returns {name of a work: the Rows of rows.csv}, in the table's order."""
+  rows: dict = {}
+  for line in measured_runs.table("rows.csv"):
+    names = [name for name in _PLACES if f"{{{name}}}" in line["title"]]
+    for values in itertools.product(*(_PLACES[name] for name in names)):
+      places = dict(zip(names, values, strict=True))
+      row = {column: text.format(**places) for column, text in line.items()}
+      work, target = row.pop("work"), row.pop("target")
+      number = float(target) if target else None
+      rows.setdefault(work, []).append(Row(**row, target=number))
+  return rows
+
+
+@functools.cache
+def all_works() -> tuple[Work, ...]:
   """Returns all Works, in the table's order."""
-  parts = _jobs, _steps, _data, _lines, _engines, _scores, _starts
-  return tuple(itertools.chain(*(works() for works in parts)))
+  works = []
+  for name, rows in _all_rows().items():
+    _, *kind = next(kind for kind in _KINDS if fnmatch(name, kind[0]))
+    works.append(Work(name, rows, *kind))
+  return tuple(works)
 
 
 # Fine-tuning jobs: whole commands, each from its start to the scores.
 
 
-def _jobs():
-  for job, dtype in itertools.product(_JOBS.values(), _DTYPES):
-    rows = []
-    for mode, measure in itertools.product(_MODES, ("processor", "wall")):
-      if target := job[mode]:
-        title = f"{job['title']}, {dtype}: {measure}, against {mode}"
-        peer = f"Trainer, {mode}"
-        rows.append(Row(title, measure, float(target), peers=peer))
-    needs = ("glue" if job["glue_folder"] else "squad", "weights")
-    yield Work(f"job/{job['job']}/{dtype}", needs, _job_contenders, rows)
-
-
 def _job_contenders(arguments, folder, name, dtype):
   job = _job(arguments, folder, name, f"--dtype={dtype}")
   # The peers run first, so that a missing package fails early.
-  for mode in _MODES:
-    is_padded = mode == "padded to 128"
-    if _JOBS[name][mode] and (arguments.padded or not is_padded):
-      job.pad_to_max_length = int(is_padded)
-      yield f"Trainer, {mode}", finetuning_scores.peer_command(job, 1)
+  rows = _all_rows()[f"job/{name}/{dtype}"]
+  for peer in dict.fromkeys(row.peers for row in rows):
+    job.pad_to_max_length = int("padded" in peer)
+    if arguments.padded or not job.pad_to_max_length:
+      yield peer, finetuning_scores.peer_command(job, 1)
   yield OURS, finetuning_scores.our_command(job, 1, folder / "output")
 
 
@@ -194,40 +216,10 @@ def _base_weights(arguments, folder):
 
 # Steps.
 
-# {name: method, size, length, masked words; (float32, bfloat16) targets for the
-# share of the peak, and for the ratio to the best peer}
-_STEPS = {
-  "train8": ("train", 8, 128, 0, (0.88, 0.80), (1.6, 1.7)),
-  "train32": ("train", 32, 128, 0, (0.88, 0.80), (1.6, 1.7)),
-  "predict32": ("predict", 32, 128, 0, (0.97, 0.94), (1.1, 1.1)),
-  "pretrain128": ("pretrain", 32, 128, 20, (0.86, 0.75), (1.0, 1.0)),
-  "pretrain512": ("pretrain", 4, 512, 76, (0.86, 0.75), (1.25, 1.4)),
-  # For GPUs, without targets.
-  "pretrain128x256": ("pretrain", 256, 128, 20, (None,) * 2, (None,) * 2),
-  "pretrain512x64": ("pretrain", 64, 512, 76, (None,) * 2, (None,) * 2),
-}
-
-
-def _step(name, dtype):
-  method, *sizes = _STEPS[name][:4]
-  return step_speed.Work(method, dtype, *sizes)
-
-
-def _steps():
-  for name, (*_, shares, ratios) in _STEPS.items():
-    for dtype, share, ratio in zip(_DTYPES, shares, ratios, strict=True):
-      title = f"BERT-base, {_step(name, dtype).title}"
-      against = f"{title}: against the fastest peer"
-      rows = [
-        Row(f"{title}: share of the peak", "share", share, "own"),
-        Row(against, "examples_per_second", ratio),
-      ]
-      place, measure = f"step/{name}/{dtype}", measured_runs.answer
-      yield Work(place, (), _step_contenders, rows, measure)
-
 
 def _step_contenders(arguments, folder, name, dtype):
-  work = _step(name, dtype)
+  method, *sizes = _STEPS[name]
+  work = step_speed.Work(method, dtype, *sizes)
   peaks = measured_runs.answer([sys.executable, step_speed.__file__])
   for contender in step_speed.contenders(work, arguments.compiled_peers):
     command = step_speed.command(contender, work, arguments, peaks[dtype])
@@ -235,18 +227,6 @@ def _step_contenders(arguments, folder, name, dtype):
 
 
 # Pre-training data.
-
-
-def _data():
-  title = "create_pretraining_data"
-  rows = [
-    Row(f"{title}: processor, without the start", "added", 15, "speedup"),
-    Row(f"{title}: processor, with the start", "processor", 15, "speedup"),
-    Row(f"{title}: wall", "wall", None, "speedup"),
-    Row(f"{title}: memory, without the start", "added_megabytes", 1 / 8),
-  ]
-  needs, measure = ("text", "vocab", "original"), pretraining_data_speed.measure
-  yield Work("data", needs, _data_contenders, rows, measure)
 
 
 def _data_contenders(arguments, folder):
@@ -259,21 +239,6 @@ def _data_contenders(arguments, folder):
 
 
 # Short lines: vectors or classes of SST-2's phrases.
-
-
-def _lines():
-  for work, dtype in itertools.product(
-    ("features", "predictions"), (*_DTYPES, "int8")
-  ):
-    title, target = f"{work} of short lines, MiniLM, {dtype}", 1.5
-    if dtype == "int8":
-      title, target = f"{title} against float32", 2.5
-    rows = [
-      Row(f"{title}: {measure}", measure, target, "speedup")
-      for measure in ("processor", "wall")
-    ]
-    name, needs = f"lines/{work}/{dtype}", ("glue", "weights")
-    yield Work(name, needs, _line_contenders, rows, _cost_and_memory)
 
 
 def _line_contenders(arguments, folder, work, dtype):
@@ -325,25 +290,6 @@ def _line_contenders(arguments, folder, work, dtype):
 # Engines.
 
 
-def _engines():
-  for model, title in MODELS.items():
-    rows = []
-    for threads in engine_speed.THREADS:
-      for size, length in engine_speed.BATCHES:
-        measure = f"{engine_speed.texts_per_second(size, length)}, {threads}"
-        place = f"{title}, {length} × {size}, {threads}"
-        for peer, target in (("ONNX Runtime", 1.0), ("OpenVINO", 0.95)):
-          sides = f"{peer}, int8", "here, int8"
-          against = f"{place}: int8 against {peer}'s"
-          rows.append(Row(against, measure, target, "ratio", *sides))
-      name = f"{title}, one text, {threads}: p50 in float32"
-      measure = f"milliseconds, p50, {threads}"
-      sides = "ONNX Runtime, float32", "here, float32"
-      rows.append(Row(name, measure, 1.0, "ratio", *sides))
-    name, measure = f"engines/{model}", measured_runs.answer
-    yield Work(name, ("weights",), _engine_contenders, rows, measure)
-
-
 def _engine_contenders(arguments, folder, model):
   weights, files = arguments.weights, folder / "made"
   if model == "base":
@@ -353,19 +299,6 @@ def _engine_contenders(arguments, folder, model):
   for threads, name in itertools.product(arguments.threads.split(","), names):
     job = engine_speed.Job(name, weights, files, threads, arguments.seconds)
     yield name, engine_speed.command(job, arguments.peer_python)
-
-
-def _scores():
-  for task, column in SCORED.items():
-    title = f"MiniLM, {column.partition(',')[0]}"
-    target, base = {"sts-b": -0.005}.get(task), "here, float32, TensorFlow"
-    rows = []
-    for name in engine_speed.CONTENDERS:
-      if name.startswith("here, int8"):
-        text = f"{title}, {name}: score minus float32's score"
-        rows.append(Row(text, "score", target, "difference", base, name))
-    name, needs = f"engines/scores/{task}", ("glue", "weights")
-    yield Work(name, needs, _score_contenders, rows, measured_runs.answer)
 
 
 def _score_contenders(arguments, folder, _, task):
@@ -389,16 +322,6 @@ def _score_contenders(arguments, folder, _, task):
 
 
 # Starts: processor time until the first line of the training log.
-
-
-def _starts():
-  starts = {"first_start": "not cached", "next_start": "cached"}
-  rows = []
-  for measure, records in starts.items():
-    title = f"start of MiniLM on MRPC, records {records}: processor, without"
-    rows.append(Row(f"{title} importing TensorFlow", measure, 2.5, "own"))
-  needs = ("glue", "weights")
-  yield Work("start/first_step", needs, _start_contenders, rows, _start)
 
 
 def _start_contenders(arguments, folder, _):
@@ -429,6 +352,23 @@ def _start(command_and_log):
     )
     measures[measure] = cost.processor - imported.processor
   return measures
+
+
+_GLUE, _SQUAD = ("glue", "weights"), ("squad", "weights")
+_TEXT = ("text", "vocab", "original")
+_added, _printed = pretraining_data_speed.measure, measured_runs.answer
+# (pattern of names, fields of Works after `rows`); the first pattern counts.
+_KINDS = (
+  ("job/squad/*", _SQUAD, _job_contenders, _cost),
+  ("job/tagging/*", _SQUAD, _job_contenders, _cost),
+  ("job/*", _GLUE, _job_contenders, _cost),
+  ("step/*", (), _step_contenders, _printed),
+  ("data", _TEXT, _data_contenders, _added),
+  ("lines/*", _GLUE, _line_contenders, _cost_and_memory),
+  ("engines/scores/*", _GLUE, _score_contenders, _printed),
+  ("engines/*", ("weights",), _engine_contenders, _printed),
+  ("start/*", _GLUE, _start_contenders, _start),
+)
 
 
 def headline(name, processor, turns):

@@ -30,17 +30,14 @@ def first_pieces(word_ids, count):
 
   `word_ids` has the word number of each piece, or None for [CLS] and [SEP].
   """
-  positions = {}
-  for position, word in enumerate(word_ids):
-    if word is not None:
-      positions.setdefault(word, position)
+  missing = count - len({*word_ids} - {None})
   # A truncated word would not be scored.
-  if len(positions) < count:
+  if missing:
     sys.exit(
-      f"{count - len(positions)} of a sentence's {count} words have no word "
-      "piece within --max_seq_length; pass a larger --max_seq_length"
+      f"{missing} of a sentence's {count} words have no word piece within "
+      "--max_seq_length; pass a larger --max_seq_length"
     )
-  return [positions[word] for word in range(count)]
+  return list(map(list(word_ids).index, range(count)))
 
 
 def tokenize(tokenizer, sentences, max_seq_length):
@@ -48,19 +45,13 @@ def tokenize(tokenizer, sentences, max_seq_length):
 
   `tokenizer` is a fast tokenizer; `sentences` are from `read_columns`.
   """
-  encoded = tokenizer(
-    [words for words, _ in sentences],
-    is_split_into_words=True,
-    truncation=True,
-    max_length=max_seq_length,
-  )
-  return [
-    (
-      {name: encoded[name][i] for name in encoded},
-      first_pieces(encoded.word_ids(i), len(words)),
-    )
-    for i, (words, _) in enumerate(sentences)
-  ]
+  texts, options = [words for words, _ in sentences], {"truncation": True}
+  options |= {"is_split_into_words": True, "max_length": max_seq_length}
+  encoded, results = tokenizer(texts, **options), []
+  for i, words in enumerate(texts):
+    inputs = {name: encoded[name][i] for name in encoded}
+    results.append((inputs, first_pieces(encoded.word_ids(i), len(words))))
+  return results
 
 
 def with_labels(inputs, pieces, numbers):

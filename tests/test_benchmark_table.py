@@ -189,7 +189,7 @@ def made_up_work(name, seconds):
     return wall and {"wall": wall}
 
   rows = [time_row(title=name)]
-  return table_work.Work(name, (), contenders, rows, measure)
+  return table_work.Work(name, rows, (), contenders, measure)
 
 
 def test_a_call_replaces_the_results_of_works_that_succeed(
@@ -199,7 +199,7 @@ def test_a_call_replaces_the_results_of_works_that_succeed(
     made_up_work("a", [1, 1, 3, 3]),
     made_up_work("b", [2, 2]),
     made_up_work("failing", [1]),
-    table_work.Work("data", ("text",), None, ()),
+    table_work.Work("data", [], ("text",), None, None),
   ]
   monkeypatch.setattr(table_work, "all_works", lambda: works)
   monkeypatch.setattr(measured_runs, "set_environment", lambda **values: None)
