@@ -79,11 +79,6 @@ def command(job: Job, peer_python) -> list:
   ]
 
 
-def texts_per_second(size: int, length: int) -> str:
-  """Returns the name of the measure for a batch size and length."""
-  return f"texts_per_second, {length} × {size}"
-
-
 def _path(job):
   """Returns the path of a contender's file; LiteRT's really ends in .tflite."""
   engine, dtype = CONTENDERS[job.contender]
@@ -220,9 +215,9 @@ def _measure(compute, job):
     wall, processor = map(
       statistics.median, seconds_of(make_texts(job.model, size, length))
     )
-    name = texts_per_second(size, length)
-    measures[name] = size / wall
-    measures[name.replace("second", "processor_second")] = size / processor
+    batch = f"{length} × {size}"
+    measures[f"texts_per_second, {batch}"] = size / wall
+    measures[f"texts_per_processor_second, {batch}"] = size / processor
   wall, _ = seconds_of(make_texts(job.model, 1, _SINGLE_TOKENS))
   for percent, value in zip((50, 99), np.percentile(wall, (50, 99))):
     measures[f"milliseconds, p{percent}"] = 1000 * value
@@ -241,11 +236,7 @@ def main():
     return
   _write(job)
   compute = _load(job)
-  result = _measure
-  if job.pairs:
-    result = _score
-  elif job.lines:
-    result = _compute_file
+  result = _compute_file if job.lines else _score if job.pairs else _measure
   print(json.dumps(result(compute, job)))
 
 

@@ -43,11 +43,9 @@ def cell(work, taken):
   """Returns the speed, and the processor time, less disturbed by other work."""
   if not taken:
     return "failed"
-  tokens = work.size * work.length
-  return (
-    f"{taken['examples_per_second'] * work.length:,.0f} tokens/s, "
-    f"{1e6 * taken['processor_seconds'] / tokens:,.0f} CPU µs per token"
-  )
+  rate = taken["examples_per_second"] * work.length
+  micros = 1e6 * taken["processor_seconds"] / (work.size * work.length)
+  return f"{rate:,.0f} tokens/s, {micros:,.0f} CPU µs per token"
 
 
 def main():

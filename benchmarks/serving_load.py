@@ -92,10 +92,7 @@ def running(command: list) -> Iterator[str]:
 
 
 def commands(arguments: argparse.Namespace, folder: str) -> Iterator[tuple]:
-  """Yields (name, command) of each server; writes the exports that they load.
-
-  `folder` is for exports.
-  """
+  """Yields (name, command) of each server; writes exports to a folder."""
   for number, (name, options) in enumerate(_EXPORTS.items()):
     export = pathlib.Path(folder, str(number))
     measured_runs.run_ours(
@@ -127,7 +124,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
   add("--clients", default="1,16", help="numbers of parallel connections")
   add("--seconds", type=float, default=8, help="time limit per line")
   add("--requests", type=int, default=5000, help="request limit per line")
-  add("--text", default=_TEXT, help="text of each request")
   return parser.parse_args(argv)
 
 
@@ -141,7 +137,7 @@ def main() -> None:
       with running(command) as url:
         for clients in map(int, arguments.clients.split(",")):
           latencies, seconds = asyncio.run(
-            measure(url, arguments.text, clients, arguments)
+            measure(url, _TEXT, clients, arguments)
           )
           rate = f"{len(latencies) / seconds:.0f}"
           millis = (f"{x:.1f}" for x in np.percentile(latencies, (50, 90, 99)))

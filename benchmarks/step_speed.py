@@ -156,10 +156,11 @@ def measure(contender: str, work: Work, rounds: int, peak: float) -> dict:
   wall, processor = (
     statistics.median(times) / count for times in zip(*times_of, strict=True)
   )
-  rate = work.size / wall
-  share = rate * work.flop() / peak
-  measures = {"examples_per_second": rate, "share": share}
-  return {**measures, "processor_seconds": processor}
+  return {
+    "examples_per_second": work.size / wall,
+    "share": work.size / wall * work.flop() / peak,
+    "processor_seconds": processor,
+  }
 
 
 def measure_peak() -> dict:

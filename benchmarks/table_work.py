@@ -15,6 +15,7 @@ import finetuning_scores
 import measured_runs
 import pretraining_data_speed
 import step_speed
+from common import errors
 from table_rows import OURS, Headline, Row, evaluate
 
 # The data flags that a work may need.
@@ -89,6 +90,8 @@ class Work(NamedTuple):
     for contender, command in self.contenders(arguments, folder, *parts):
       if measures := self.measure(command):
         taken.setdefault(contender, {}).update(measures)
+    if not taken:
+      raise errors.InputError("no contender was measured")
     return taken
 
 

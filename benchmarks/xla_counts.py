@@ -29,22 +29,16 @@ _COLUMNS = {
 def count(text: str) -> collections.Counter:
   """Counts the operations of a StableHLO program: {name: number}.
 
-  Calls count as the operations of the called function. "all" leaves out
-  constants and operations that return their input, "scalar" has the operations
-  whose result is a scalar, and "one row" the matrix products whose result is
-  one row. "no change" has the operations that return their input: TensorFlow
-  emits them, and the compiler removes them first.
+  Calls count as the operations of the called function. "no change" has the
+  operations that return their input: TensorFlow emits them, and the compiler
+  removes them first. "all" leaves them out, and constants.
   """
-  functions: dict[str, list[str]] = {}
-  lines: list[str] = []
-  for line in text.split("\n"):
-    if start := re.match(r"\s*func\.func (?:\w+ )?@([\w.]+)", line):
-      lines = functions.setdefault(start[1], [])
-    lines.append(line)
+  pattern = r"^ *func\.func (?:\w+ )?@([\w.]+)(.*?)(?=^ *func\.func|\Z)"
+  functions = dict(re.findall(pattern, text, re.M | re.S))
 
   def counted(function: str) -> collections.Counter:
     counts: collections.Counter = collections.Counter()
-    for line in functions[function]:
+    for line in functions[function].split("\n"):
       if called := re.search(r"\bcall @([\w.]+)", line):
         counts += counted(called[1])
       found = re.match(
