@@ -85,8 +85,9 @@ def test_each_contender_runs_in_its_own_process(tmp_path, monkeypatch):
     peer_python="no/python", rounds=1, compiled_peers=False
   )
   values = {**step_speed.BASE, "num_hidden_layers": 1}
-  work = step_speed.Work("predict", "float32", 1, 16, values=values)
-  monkeypatch.setattr(table_work, "_step", lambda name, dtype: work)
-  step = next(w for w in table_work.all_works() if w.name.startswith("step/"))
+  sizes = "predict", 1, 16, 0, values
+  monkeypatch.setitem(table_work._STEPS, "train8", sizes)
+  works = {work.name: work for work in table_work.all_works()}
+  step = works["step/train8/float32"]
   results = step.turn(options, tmp_path)["here"]
   assert results["examples_per_second"] > 0 and 0 < results["share"] < 2
