@@ -50,6 +50,9 @@ _ROBERTA = ModelFormat(
   },
   others=("pad_token_id", "layer_norm_eps"),
 )
+_XLM_ROBERTA = _ROBERTA._replace(
+  defaults={**_ROBERTA.defaults, "vocab_size": 30522}
+)
 # {key of either format that changes the network: BERT's value}
 OTHER_NETWORKS = {
   "ln_type": "postln",
@@ -105,9 +108,9 @@ FORMATS = {
     },
     others=("embedding_size", "layer_norm_eps"),
   ),
-  "camembert": _ROBERTA,
+  "camembert": _XLM_ROBERTA,
   "roberta": _ROBERTA,
-  "xlm-roberta": _ROBERTA,
+  "xlm-roberta": _XLM_ROBERTA,
   # variants/modernbert.py has the meaning of the keys, and most defaults.
   "modernbert": ModelFormat(
     defaults={

@@ -115,7 +115,7 @@ def _download(name, part, download, site=_SITE) -> dict:
     os.makedirs(place, exist_ok=True)
     large = sizes[file].get("lfs") or {}
     url = f"{site}/{name}/resolve/{commit}/{file}"
-    size = large.get("size") or sizes[file].get("size") or 0
+    size = sizes[file].get("size") or 0
     published = catalog.File(url, size, large.get("sha256", ""))
     download(published, place)
   os.remove(path)

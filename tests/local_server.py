@@ -11,7 +11,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
   Other attributes of the server: the first `cuts` responses end after
   `cut_after` bytes; `statuses` are the error codes of the first responses;
   `requests` lists the path and the Range header of every request; `redirects`
-  is {path: Location}.
+  is {path: Location}; without `has_ranges`, it always sends the whole file.
   """
 
   def do_GET(self):
@@ -28,6 +28,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     if self.path not in server.files:
       self.send_error(404)
       return
+    byte_range = byte_range if server.has_ranges else None
     start = (
       int(byte_range.removeprefix("bytes=").rstrip("-")) if byte_range else 0
     )
@@ -54,6 +55,7 @@ def serve(files):
   """Yields a running server for {path: bytes}; `server.url` is its address."""
   server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
   server.files, server.cuts, server.cut_after = files, 0, 0
+  server.has_ranges = True
   server.statuses, server.requests, server.redirects = [], [], {}
   server.url = f"http://127.0.0.1:{server.server_address[1]}"
   thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+import tiny_model
 from checkpoints import comparison, converter
 
 HUGGINGFACE = pathlib.Path("tests/golden/huggingface")
@@ -33,6 +34,17 @@ def test_every_output_is_compared(tmp_path, name):
   differences = comparison.compare(source, f"{tmp_path}/out")
   assert differences.keys() == {"sequence_output"} | OUTPUTS[name]
   assert set(differences.values()) == {0.0}
+
+
+@pytest.mark.parametrize("positions, length", [(12, 12), (31, 31), (99, 32)])
+def test_the_batch_has_padding_with_the_id_0(positions, length):
+  config = tiny_model.tiny(max_position_embeddings=positions)
+  ids, mask, types = comparison.random_batch(config)
+  assert ids.shape == mask.shape == types.shape == (3, length)
+  assert mask.sum(1).tolist() == [length, (length + 1) // 2, 1]
+  assert not ids[mask == 0].any() and not types[mask == 0].any()
+  assert {*types[mask == 1]} == {*range(config.type_vocab_size)}
+  assert 0 < ids.max() < config.vocab_size
 
 
 def test_a_different_activation_is_noticed(tmp_path):

@@ -52,6 +52,29 @@ def test_a_round_trip_through_all_formats_loses_nothing(model, tmp_path):
   assert written == {key: original[key] for key in written}
 
 
+@pytest.mark.parametrize(
+  "name, to, fact",
+  [
+    ("BertForPreTraining", "tf1", None),  # Its activation is gelu_new.
+    ("BertModel", "tf1", "google-research/bert does not"),
+    ("BertModel", "model_garden", "build the Model Garden encoder with this"),
+    ("BertModel", "huggingface", None),
+  ],
+)
+@pytest.mark.parametrize("has_vocabulary", [True, False])
+def test_what_is_missing_or_unusual_is_noted(
+  tmp_path, name, to, fact, has_vocabulary
+):
+  folder = shutil.copytree(HUGGINGFACE / name, tmp_path / "model")
+  if has_vocabulary:
+    (folder / "vocab.txt").write_text(VOCABULARY, encoding="utf-8")
+  notes = convert(folder, tmp_path / "out", to).notes
+  facts = [] if has_vocabulary else ["pass --vocab_file"]
+  facts += [fact] if fact else []
+  assert len(notes) == len(facts)
+  assert all(part in note for part, note in zip(facts, notes))
+
+
 def test_optimizer_state_is_carried_from_tf1_to_tf1(tmp_path):
   source = converter.open_source(
     TRAINING_CHECKPOINT, bert_config_file=LINEAR_CONFIG

@@ -52,6 +52,29 @@ def test_wrong_layers_are_refused(folder, numbers):
     layer_choice.keep(source, numbers.split(","))
 
 
+@pytest.mark.parametrize("numbers", [[0], [3], [1, 3], [0, 1, 2, 3]])
+def test_any_layers_may_be_kept(folder, numbers):
+  source = converter.open_source(str(folder))
+  kept = layer_choice.keep(source, [*map(str, numbers)])
+  assert kept.config.num_hidden_layers == len(numbers)
+  assert source.config.num_hidden_layers == 4
+  for number, old in enumerate(numbers):
+    name = f"bert/encoder/layer_{number}/output/dense/kernel"
+    np.testing.assert_array_equal(
+      kept.reader.read(name),
+      source.reader.read(name.replace(f"_{number}/", f"_{old}/")),
+    )
+  assert not [n for n in kept.reader.shapes if f"layer_{len(numbers)}/" in n]
+
+
+def test_layers_that_attend_to_other_tokens_are_refused():
+  config = tiny_model.tiny()
+  vars(config).update(variant="modernbert")
+  source = converter.Source(None, config, None, 12)
+  with pytest.raises(errors.InputError, match="modernbert cannot take another"):
+    layer_choice.keep(source, ["0"])
+
+
 def test_shared_layers_are_refused():
   config = tiny_model.tiny()
   vars(config).update(variant="albert", embedding_size=4, num_hidden_groups=1)

@@ -451,6 +451,19 @@ def test_the_vocabulary_must_fit_the_model(
   assert [each.levelname for each in caplog.records] == [level] * bool(level)
 
 
+def test_the_case_must_fit_the_name_of_released_weights(tmp_path):
+  flags = tiny_model.write_shape(tmp_path, ["a"])
+  files = model_files.ModelFiles(
+    vocab_file=str(flags["vocab_file"]),
+    bert_config_file=str(flags["bert_config_file"]),
+  )
+  name = "cased_L-12_H-768_A-12/bert_model.ckpt"
+  values = {**flags, "init_checkpoint": name, "do_lower_case": True}
+  with pytest.raises(errors.InputError, match="cased"):
+    files.make_tokenizer(run_settings.Settings(values))
+  files.make_tokenizer(run_settings.Settings({**values, "do_lower_case": 0}))
+
+
 @pytest.mark.parametrize(
   "padding, is_refused",
   [

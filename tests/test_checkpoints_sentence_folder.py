@@ -54,6 +54,71 @@ OLD_POOLING = {
 THREE_MODULES = "Transformer Pooling Normalize"
 
 
+@pytest.mark.parametrize("normalize", [True, False])
+def test_the_written_files_are_those_of_sentence_transformers(
+  tmp_path, normalize
+):
+  pooling = sentence_pooling.Pooling("mean", normalize=normalize)
+  sentence_folder.write_modules(str(tmp_path), 4, 9, pooling)
+  places = {"Transformer": "", "Pooling": "1_Pooling"}
+  if normalize:
+    places["Normalize"] = "2_Normalize"
+  assert json.loads((tmp_path / "modules.json").read_text()) == [
+    {
+      "idx": number,
+      "name": str(number),
+      "path": path,
+      "type": f"sentence_transformers.models.{name}",
+    }
+    for number, (name, path) in enumerate(places.items())
+  ]
+  assert all((tmp_path / path).is_dir() for path in places.values())
+  lengths = json.loads((tmp_path / "sentence_bert_config.json").read_text())
+  assert lengths == {"max_seq_length": 9, "do_lower_case": False}
+  config = json.loads((tmp_path / "1_Pooling" / "config.json").read_text())
+  assert config == {
+    "word_embedding_dimension": 4,
+    "pooling_mode_cls_token": False,
+    "pooling_mode_max_tokens": False,
+    "pooling_mode_mean_tokens": True,
+  }
+  assert {path.name for path in tmp_path.iterdir()} == {
+    "modules.json",
+    "sentence_bert_config.json",
+    *filter(None, places.values()),
+  }
+
+
+def test_the_written_files_of_sparse_vectors_are_a_sparse_encoders(tmp_path):
+  sentence_folder.write_sparse_modules(str(tmp_path), 9, ("sum", "log1p_relu"))
+  places = "sentence_transformers.sparse_encoder.models"
+  assert json.loads((tmp_path / "modules.json").read_text()) == [
+    {"idx": 0, "name": "0", "path": "", "type": f"{places}.MLMTransformer"},
+    {
+      "idx": 1,
+      "name": "1",
+      "path": "1_SpladePooling",
+      "type": f"{places}.SpladePooling",
+    },
+  ]
+  path = tmp_path / "1_SpladePooling" / "config.json"
+  assert json.loads(path.read_text()) == {
+    "pooling_strategy": "sum",
+    "activation_function": "log1p_relu",
+    "word_embedding_dimension": None,
+  }
+  path = tmp_path / "config_sentence_transformers.json"
+  assert json.loads(path.read_text()) == {
+    "model_type": "SparseEncoder",
+    "prompts": {},
+  }
+  assert sentence_folder.read_sparse(str(tmp_path)) == {
+    "sparse_pooling": "sum",
+    "sparse_activation": "log1p_relu",
+    "max_seq_length": 9,
+  }
+
+
 @pytest.mark.parametrize("is_list", [True, False])
 @pytest.mark.parametrize("normalizer", ["lower", "cased", "other"])
 @pytest.mark.parametrize("configured", [True, False, None])
@@ -224,11 +289,25 @@ def test_unsupported_vectors_are_refused(
     ),
   ],
 )
-def test_the_length_is_read_from_the_folder(tmp_path, files, length):
+def test_the_length_is_read_from_the_folder(tmp_path, files, length, caplog):
   folder = write_modules(tmp_path, THREE_MODULES.split(), OLD_POOLING)
   for name, values in files.items():
     (tmp_path / f"{name}.json").write_text(json.dumps(values))
   assert sentence_folder.read(folder).get("max_seq_length") == length
+  assert not caplog.text
+
+
+@pytest.mark.parametrize("function", ["cosine", None])
+def test_what_this_project_does_itself_is_not_warned_of(
+  tmp_path, function, caplog
+):
+  folder = write_modules(tmp_path, THREE_MODULES.split(), OLD_POOLING)
+  (tmp_path / "config_sentence_transformers.json").write_text(
+    json.dumps({"similarity_fn_name": function, "truncate_dim": None})
+  )
+  (tmp_path / "sentence_bert_config.json").write_text('{"config_args": {}}')
+  assert sentence_folder.read(folder)["normalize"]
+  assert not caplog.text
 
 
 def test_similarities_and_arguments_without_effect_are_named(tmp_path, caplog):
@@ -400,6 +479,13 @@ def test_a_sparse_model_keeps_one_weight_per_token(tmp_path):
   assert sentence_folder.copy(folder, f"{tmp_path}/out", 9) == ["SpladePooling"]
   copied = tmp_path / "out" / "1_SpladePooling" / "config.json"
   assert json.loads(copied.read_text()) == {"embedding_dimension": 9}
+  values = {"word_embedding_dimension": 8, "embedding_dimension": None}
+  write_modules(tmp_path, ["Transformer", "SpladePooling"], values)
+  sentence_folder.copy(folder, f"{tmp_path}/out", 9)
+  assert json.loads(copied.read_text()) == {
+    **values,
+    "word_embedding_dimension": 9,
+  }
   write_modules(tmp_path, ["Router", "Pooling"], {})
   with pytest.raises(errors.InputError, match="the first module is Router"):
     sentence_folder.copy(folder, f"{tmp_path}/out", 9)

@@ -274,6 +274,63 @@ def test_a_prompt_without_a_name_gets_one(tmp_path):
   assert read.default == "other: "
 
 
+@pytest.mark.parametrize(
+  "by_name, default, stored",
+  [
+    ({}, "", None),
+    ({"q": "query: "}, "", ({"q": "query: "}, None)),
+    ({"q": "query: "}, "query: ", ({"q": "query: "}, "q")),
+    ({}, "text: ", ({"default": "text: "}, "default")),
+  ],
+)
+def test_the_written_file_has_the_default_by_its_name(
+  tmp_path, by_name, default, stored
+):
+  sentence_prompts.write(
+    str(tmp_path), sentence_prompts.Prompts(by_name), default
+  )
+  if stored is None:
+    assert not [*tmp_path.iterdir()]
+    return
+  prompts, name = stored
+  assert json.loads((tmp_path / FILE).read_text()) == {
+    "prompts": prompts,
+    "default_prompt_name": name,
+    "similarity_fn_name": "cosine",
+  }
+  assert sentence_prompts.read(str(tmp_path)).default == default
+
+
+@pytest.mark.parametrize("name", ["query", "document", None, "p"])
+def test_the_default_may_be_a_name_without_a_file(tmp_path, name):
+  values = {"prompts": {"p": None}, "default_prompt_name": name}
+  (tmp_path / FILE).write_text(json.dumps(values))
+  prompts = sentence_prompts.read(str(tmp_path))
+  assert (prompts.by_name, prompts.default) == ({"p": ""}, "")
+  assert prompts.place == str(tmp_path / FILE)
+
+
+def test_a_prompt_that_is_given_is_not_looked_up(tmp_path):
+  folder = write_case(tmp_path / "model", "mean")
+  values = {"prompts": {"q": "query: "}, "default_prompt_name": "q"}
+  (tmp_path / "model" / FILE).write_text(json.dumps(values))
+  path = tmp_path / "model/1_Pooling/config.json"
+  path.write_text(
+    json.dumps({**json.loads(path.read_text()), "include_prompt": False})
+  )
+  files = model_files.ModelFiles(folder)
+  none = {"prompt": None, "prompt_name": None, "pooling": "mean"}
+  with pytest.raises(errors.InputError, match="include_prompt is false"):
+    files.complete(run_settings.Settings(none), head="embedding")
+  given = run_settings.Settings({**none, "prompt": ""}, {"prompt"})
+  assert files.complete(given, head="embedding").prompt == ""
+  both = run_settings.Settings(
+    {**none, "prompt": "", "prompt_name": "q"}, {"prompt", "prompt_name"}
+  )
+  with pytest.raises(errors.InputError, match="two prompts"):
+    files.complete(both, head="embedding")
+
+
 def test_training_names_a_prompt_that_it_does_not_add(folder, tmp_path):
   assert sentence_folder.read_prompts(folder).default
   (tmp_path / "train.csv").write_text("a,b,score\nthe,river,0.5\n")

@@ -11,10 +11,11 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+import named_weights
 import stored_weights
 import two_replicas
 from checkpoints import weight_files
-from common import errors
+from common import errors, file_io
 from message_facts import says
 from transformers_goldens import check_equal
 
@@ -253,6 +254,52 @@ def test_a_kill_during_a_replacement_keeps_the_old_weights(
   assert len(os.listdir(tmp_path)) == 2
 
 
+def test_a_kill_next_to_files_of_an_older_kill_keeps_the_old_weights(
+  tmp_path, monkeypatch
+):
+  prefix = str(tmp_path / "bert_model.ckpt")
+  weight_files.write_tf1(prefix, {"a": np.zeros(3, "f")})
+  for end in ("index", "data-00000-of-00002", "data-00001-of-00002"):
+    pathlib.Path(f"{prefix}.earlier.{end}").write_text("older")
+
+  def killed(*arguments, **options):
+    raise Killed
+
+  with monkeypatch.context() as patch:
+    patch.setattr(tf.io.gfile, "rename", killed)
+    with pytest.raises(Killed):
+      weight_files.write_tf1(prefix, {"a": np.ones(3, "f")})
+  assert weight_files.open_reader(prefix).read("a").tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("folder", ["", "new/"])
+def test_a_checkpoint_is_on_the_disk_before_its_names(
+  tmp_path, monkeypatch, folder
+):
+  """After a power cut, the names lead to whole files."""
+  monkeypatch.chdir(tmp_path)
+  events, sync, rename = [], file_io.sync, tf.io.gfile.rename
+
+  def synced(path):
+    events.append(("sync", pathlib.Path(path).suffix[:5]))
+    sync(path)
+
+  def renamed(source, target, **options):
+    events.append(("rename", pathlib.Path(target).suffix[:5]))
+    rename(source, target, **options)
+
+  monkeypatch.setattr(file_io, "sync", synced)
+  monkeypatch.setattr(tf.io.gfile, "rename", renamed)
+  weight_files.write_tf1(f"{folder}x", VALUES)
+  assert events == [
+    ("sync", ".data"),
+    ("sync", ".inde"),
+    ("rename", ".data"),
+    ("rename", ".inde"),
+    ("sync", ""),
+  ]
+
+
 def test_a_checkpoint_may_be_in_a_new_or_the_current_folder(
   tmp_path, monkeypatch
 ):
@@ -344,6 +391,37 @@ def test_new_and_unused_weights_are_named_once(prefix, caplog, names, part):
   # Moments and the step are no weights.
   assert "(2)" in unused and "adam_m" not in unused
   assert "word_embeddings" in unused and "pooler/dense/bias" in unused
+
+
+def test_all_names_are_in_the_details_of_the_log(prefix, caplog):
+  caplog.set_level("DEBUG", logger="absl")
+  names = [f"output_{number}" for number in range(6)]
+  weight_files.load(
+    model(**dict.fromkeys(names, [1])), prefix, allowed_missing=[".*"]
+  )
+  details = [r.getMessage() for r in caplog.records if r.levelname == "DEBUG"]
+  assert details == [
+    f"not in the checkpoint: {', '.join(names)}",
+    "not used: bert/embeddings/word_embeddings, bert/pooler/dense/bias",
+  ]
+  caplog.clear()
+  variables = {name: tf.Variable(0 * value) for name, value in VALUES.items()}
+  weight_files.load(variables, prefix)
+  assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("way", ["path", "reader", "nothing"])
+def test_only_weights_that_are_loaded_start_at_zero(prefix, way):
+  source = {
+    "path": prefix,
+    "reader": weight_files.open_reader(prefix),
+    "nothing": None,
+  }[way]
+  shapes = {"bert/embeddings/word_embeddings": (3, 2), "other": (3, 2)}
+  with weight_files.without_random_init(source):
+    made = named_weights.Weights(shapes, stddev=0.02, seed=1)
+  table, other = made.variables
+  assert np.any(other) and np.any(table) == (way == "nothing")
 
 
 def test_integers_and_moments_are_loaded_where_there_is_a_variable(prefix):

@@ -112,6 +112,39 @@ def test_windows_cover_a_text_and_overlap_by_the_stride(vocab_file):
   assert rows_of([Example("1", LETTERS)], input_options)[1] == [2]
 
 
+@pytest.mark.parametrize(
+  "changes, texts, cut",
+  [
+    # Six pieces of one text fit, and five of two.
+    ({}, [("abcdef",), ("abcdefg",)], [False, True]),
+    ({}, [("ab", "cde"), ("abc", "def")], [False, True]),
+    ({"doc_stride": 3}, [("abcdefghij",)], [False]),
+    # The shorter of two texts gets two pieces.
+    ({"doc_stride": 3}, [("abcdefgh", "xy"), ("abcdefgh", "xyz")], [0, 1]),
+    # Two windows with the stride 3 reach nine pieces.
+    (
+      {"doc_stride": 3, "max_windows": 2},
+      [("abcdefghi",), ("abcdefghij",)],
+      [False, True],
+    ),
+    ({"task_kind": "similarity"}, [("abcdef", "abcdef")], [False]),
+    (
+      {"task_kind": "similarity"},
+      [("abcdefg", "a"), ("a", "abcdefg"), ("a", "a")],
+      [True, True, False],
+    ),
+  ],
+)
+def test_an_example_is_cut_if_its_rows_lack_a_part(
+  vocab_file, changes, texts, cut
+):
+  examples = [
+    Example("", *(" ".join(text) for text in example)) for example in texts
+  ]
+  encoded = sequences.encode(examples, options(vocab_file, **changes))
+  assert encoded.is_cut.tolist() == cut
+
+
 def test_each_ending_is_a_sequence(vocab_file):
   choice = options(vocab_file, task_kind="choice", labels=("0", "1", "2"))
   examples = [

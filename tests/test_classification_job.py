@@ -91,6 +91,16 @@ def test_scores_are_those_of_each_example(network, task, data, tmp_path):
   assert [LABELS.index(row["predicted"]) for row in named] == (
     logits.argmax(axis=1).tolist()
   )
+  # The page shows the classes in numbers, the matrix in colors.
+  reported = evaluator.reported
+  whole = (tmp_path / "eval_report.txt").read_text()
+  assert whole.startswith(reported["details"]) and "\n\n" in whole
+  assert "macro avg" in reported["details"]
+  assert "\n\n" not in reported["details"]
+  assert reported["gold"].tolist() == gold.tolist()
+  assert reported["confusions"].sum() == 7
+  assert reported["probabilities"].shape == (7, 2)
+  assert len(reported["mistakes"]) == np.sum(logits.argmax(axis=1) != gold)
   (outputs,) = evaluator.outputs(data["eval"], 2)
   tiny_model.assert_close(outputs["scores"], np.exp(logits - norms[:, None]))
   assert outputs["label_ids"].tolist() == gold.tolist()
@@ -185,6 +195,11 @@ def test_results_are_float32_and_only_the_log_has_the_class(
 @pytest.mark.parametrize(
   "kind, labels, expected",
   [
+    (
+      "sparse",
+      (),
+      {"head": "sparse", "sparse_pooling": "sum", "sparse_activation": "relu"},
+    ),
     ("single", LABELS, {"head": "classification", "labels": LABELS}),
     ("regression", (), {"head": "classification", "labels": ()}),
     # An ending's score has no name, but the task's classes are the endings.
@@ -205,9 +220,11 @@ def test_results_are_float32_and_only_the_log_has_the_class(
 def test_a_model_is_exported_with_its_classes_or_its_pooling(
   task, kind, labels, expected
 ):
-  settings = run_settings.Settings(
-    {"pooling": "mean", "pooling_layer": "-1", "normalize": True, "losses": ()}
-  )
+  values = {"pooling": "mean", "pooling_layer": "-1", "normalize": True}
+  values |= {"sparse_pooling": "sum", "sparse_activation": "relu"}
+  losses = ("splade",) if kind == "sparse" else ()
+  settings = run_settings.Settings({**values, "losses": losses})
+  kind = "retrieval" if kind == "sparse" else kind
   trained = task._replace(task_kind=kind, labels=labels)
   run = types.SimpleNamespace(
     _settings=settings, _run=types.SimpleNamespace(task=trained)

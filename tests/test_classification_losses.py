@@ -122,6 +122,51 @@ def test_every_loss_is_a_name_and_fits_its_kinds():
       assert f"--losses={name}" in str(raised.value)
 
 
+def test_what_the_docs_say_of_each_loss():
+  """Its options with their defaults, and whether it compares examples."""
+  compares, defaults = {}, {}
+  for name in points.LOSSES.names():
+    compares[name] = points.LOSSES.load(name).COMPARES
+    for option, (default, *_) in points.LOSSES.options(name).items():
+      defaults[option] = default
+  assert [name for name in compares if compares[name]] == ["cosent", "splade"]
+  assert defaults == {
+    "cosent_temperature": 0.05,
+    "matryoshka_dims": [],
+    "soft_label_columns": [],
+    "soft_labels_are_logits": False,
+    "distillation_temperature": 1.0,
+    "splade_query_weight": 5e-5,
+    "splade_document_weight": 3e-5,
+    "sparse_pooling": "max",
+    "sparse_activation": "relu",
+  }
+
+
+@pytest.mark.parametrize("given, scale", [((), 1), (("temperature",), 4)])
+def test_splade_scales_its_products_only_if_asked(given, scale):
+  """--temperature has the default of cosines, which suits no products."""
+  settings, task = vector_models.settings_and_task(
+    "retrieval",
+    temperature=0.25,
+    sparse_pooling="max",
+    sparse_activation="relu",
+  )
+  settings = run_settings.Settings(
+    {name: settings.get(name) for name in settings}, given
+  )
+  network = splade.network(bi_encoder.Retriever)(
+    settings, tiny_model.tiny(), task, seed=1
+  )
+  weights = tf.constant(np.maximum(VECTORS, 0), tf.float32)
+  ids = tf.reshape(tf.range(10), [5, 2])
+  np.testing.assert_allclose(
+    network.example_losses(weights, ids),
+    bi_encoder.in_batch_losses(weights, ids, 1 / scale),
+    rtol=1e-6,
+  )
+
+
 SPARSE = pathlib.Path(__file__).parent / "golden/sentence_vectors/sparse"
 
 

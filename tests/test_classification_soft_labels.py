@@ -56,6 +56,51 @@ def test_a_list_per_text(tmp_path, is_text):
   assert not soft_labels.is_soft(soft_labels.hard(example.label))
 
 
+def test_a_list_may_be_pythons(tmp_path):
+  text = 'text,label\nA,"[.25, .75]"\n'
+  (example,) = read(tmp_path, text, labels=["x", "y"])
+  assert example.label.shares == (0.25, 0.75)
+
+
+@pytest.mark.parametrize(
+  "kind, cells, shares",
+  [
+    ("single", "1,0", (1, 0)),
+    ("single", "0.5,0.5009", (0.5 / 1.0009, 0.5009 / 1.0009)),
+    ("single", "0.5,0.4991", (0.5 / 0.9991, 0.4991 / 0.9991)),
+    ("single", "0.5,0.5011", None),
+    ("single", "0.5,0.4989", None),
+    ("multi_label", "1,1", (1, 1)),
+    ("multi_label", "0,0", (0, 0)),
+    ("multi_label", "0.5,1.002", None),
+    ("multi_label", "-0.1,0.5", None),
+  ],
+)
+def test_probabilities_are_from_0_to_1(tmp_path, kind, cells, shares):
+  text = f"text,a,b\nA,{cells}\n"
+  columns = {"soft_label_columns": ["a", "b"]}
+  if shares is None:
+    with pytest.raises(errors.InputError, match="a.csv:2: .*probabilities"):
+      read(tmp_path, text, kind=kind, **columns)
+    return
+  (example,) = read(tmp_path, text, kind=kind, **columns)
+  assert example.label.shares == pytest.approx(shares, abs=1e-9)
+
+
+def test_a_label_may_lose_its_probabilities():
+  one = soft_labels.SoftClass("a", (0.75, 0.25))
+  several = soft_labels.SoftClasses(("a", "b"), (0.75, 0.5))
+  for soft, hard in ((one, "a"), (several, ("a", "b"))):
+    assert soft_labels.is_soft(soft) and not soft_labels.is_soft(hard)
+    assert soft_labels.hard(soft) == soft_labels.hard(hard) == hard
+    assert type(soft_labels.hard(soft)) is type(hard)
+    assert pickle.loads(pickle.dumps(soft)).shares == soft.shares
+  # Records of other probabilities are other records.
+  assert repr(several) == "('a', 'b') of (0.75, 0.5)"
+  assert soft_labels.array([]) is None and soft_labels.array(["a"]) is None
+  assert soft_labels.array([one]).tolist() == [[0.75, 0.25]]
+
+
 def test_logits_become_probabilities(tmp_path):
   text = "text,a,b\nA,2,-1\nB,-1000,1000\n"
   columns = {"soft_label_columns": ["a", "b"], "soft_labels_are_logits": True}

@@ -246,6 +246,34 @@ def test_each_line_of_a_text_file_is_a_text(tmp_path):
 
 
 @pytest.mark.parametrize(
+  "file_format, count, is_refused",
+  [
+    ("text", 1, False),
+    ("text", 2, True),
+    ("fasttext", 1, False),
+    ("fasttext", 2, False),
+    ("fasttext", 3, True),
+    ("jsonl", 3, False),
+  ],
+)
+def test_a_format_has_only_its_columns(
+  tmp_path, file_format, count, is_refused
+):
+  line = (
+    '{"a": 1, "b": 2, "c": 3}' if file_format == "jsonl" else "__label__x y"
+  )
+  names = [*"abc"][:count]
+  if not is_refused:
+    (row,) = read_as(file_format, tmp_path, line, names=names).rows
+    assert len(row) == count
+    return
+  with pytest.raises(errors.InputError) as refused:
+    read_as(file_format, tmp_path, line, names=names)
+  for fact in (file_format, f"only {count - 1} of", "'a', 'b'"):
+    assert fact in str(refused.value)
+
+
+@pytest.mark.parametrize(
   "line, message",
   [
     (b"{'a': 1}", "not JSON"),

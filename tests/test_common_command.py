@@ -13,7 +13,7 @@ from absl import flags as absl_flags
 
 import script_flags
 import test_layout
-from common import command, flag_help, flags, program
+from common import command, errors, flag_help, flags, program
 from message_facts import says
 
 # Importing one of these modules ends the script with an ImportError.
@@ -88,6 +88,34 @@ def test_help_shows_ten_flags_and_then_groups(name):
   shown = [flag.name for group in groups.values() for flag in group]
   assert sorted(shown) == sorted(names)
   assert len(groups["Main"]) == 10 and len(groups["More"]) < 6
+
+
+def test_the_help_of_a_flag_has_its_default_and_its_values():
+  values = absl_flags.FlagValues()
+  of_script = {"flag_values": values}
+  absl_flags.DEFINE_bool("on", True, "Is on.", **of_script)
+  absl_flags.DEFINE_bool("off", False, "Is off.", **of_script)
+  absl_flags.DEFINE_integer("size", 3, "A size.", 1, **of_script)
+  absl_flags.DEFINE_string("name", None, "A name.", **of_script)
+  absl_flags.DEFINE_string("path", "a b", "A " + "path " * 15, **of_script)
+  assert flag_help.text(values[name] for name in sorted(values)) == (
+    "Flags:\n"
+    "  --name: A name.\n"
+    "  --[no]off: Is off.\n"
+    "  --[no]on: Is on. (default: true)\n"
+    "  --path: A path path path path path path path path path path path path "
+    "path\n      path path (default: a b)\n"
+    "  --size: A size. (default: 3; a positive integer)\n"
+  )
+
+
+@pytest.mark.parametrize("count, titles", [(16, ["Flags"]), (17, ["More"])])
+def test_few_flags_have_no_groups(count, titles):
+  values = absl_flags.FlagValues()
+  for number in range(count):
+    absl_flags.DEFINE_bool(f"own_{number}", None, "A.", flag_values=values)
+  groups = flag_help.in_groups([values[name] for name in values])
+  assert [*groups] == titles and len(groups[titles[0]]) == count
 
 
 def test_the_groups_name_flags_that_exist_and_each_once():
@@ -318,6 +346,25 @@ def test_the_screen_has_the_level_of_the_flags(words, level, monkeypatch):
   values(["script.py", *words])
   monkeypatch.setattr(command.flags, "FLAGS", values)
   assert command._screen_level() == level
+
+
+def test_a_script_is_called_in_another_program(monkeypatch, tmp_path):
+  """It leaves the flags and the arguments of the program as they were."""
+  monkeypatch.setattr(command, "_checks", [])
+  command.check_early(lambda: pytest.fail("a check of another script"))
+  monkeypatch.setenv("HOME", str(tmp_path))
+  words, names = sys.argv, set(absl_flags.FLAGS)
+  given = {
+    "dir": "~/d",
+    "model": "uncased_L-2_H-128_A-2",
+    "base_url": "http://127.0.0.1:9",
+    "data": None,
+  }
+  with pytest.raises(errors.InputError, match=f"by hand to {tmp_path}/d/"):
+    command.call("download", given)
+  with pytest.raises(errors.InputError, match="'no_such'"):
+    command.call("download", {"no_such": 1})
+  assert sys.argv is words and set(absl_flags.FLAGS) == names
 
 
 def test_ctrl_c_ends_the_block_even_if_an_import_ignores_it():

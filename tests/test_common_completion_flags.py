@@ -80,6 +80,43 @@ def test_each_script_has_all_of_its_flags(verb):
   assert flags_of(verb) <= names
 
 
+def test_fish_completes_the_command_and_the_script_of_python():
+  lines = script("run_ner.py", "fish").splitlines()
+  commands = [
+    "complete -c run_ner.py -d ",
+    *(
+      f"complete -c {python} -n 'string match -qr \\'(^|/)run_ner.py$\\' -- "
+      "(commandline -opc)[2]' -d "
+      for python in ("python", "python3")
+    ),
+  ]
+  count = len(lines) // len(commands)
+  for number, command in enumerate(commands):
+    of_command = lines[number * count : (number + 1) * count]
+    assert all(line.startswith(command) for line in of_command)
+    described = [line.removeprefix(command) for line in of_command]
+    assert {
+      "'Whether to train' -l do_train",
+      "'Whether to train' -l nodo_train",
+      "'How labels mark the start of an entity' -l scheme -xa "
+      "'iob1 iob2 iobes bilou bmes plain none'",
+    } <= {*described}
+    # A quote would end the description.
+    (vocabulary,) = [x for x in described if " -l bert_config_file " in x]
+    assert "Hugging Face\u2019s" in vocabulary and vocabulary.endswith(" -r")
+
+
+def test_zsh_has_the_words_of_bash():
+  bash, zsh = (
+    script("run_ner.py", shell).partition("\n_bert_complete")[0]
+    for shell in ("bash", "zsh")
+  )
+  assert bash == zsh and "--scheme=iobes\n" in zsh
+  assert script("run_ner.py", "zsh").endswith(
+    "compdef _bert_complete run_ner.py python python3\n"
+  )
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell_is_well_formed(shell, tmp_path):
   completions = script("run_pretraining.py", shell)

@@ -110,6 +110,11 @@ def test_the_reason_of_tensorflows_errors_names_no_operation():
     (KeyError("ours"), "KeyError: 'ours'"),
     (ValueError("ours\nin two lines"), "ValueError: ours"),
     (AssertionError(), "AssertionError"),
+    # An error of a package that derives from OSError.
+    (
+      type("OfNetwork", (OSError,), {"__module__": "requests"})("lost"),
+      "OfNetwork: lost",
+    ),
   ],
 )
 def test_a_bug_is_described_in_a_file(
@@ -135,6 +140,8 @@ def test_a_lost_process_of_several_is_named(capsys, monkeypatch):
   code, text = report(error, capsys)
   assert code == errors.UNAVAILABLE and text.count("\n") == 1
   assert text.startswith("run_thing.py: error: another process of this run ")
+  code, text = report(OSError("the disk is gone"), capsys)
+  assert code == 1 and "another process" not in text
 
 
 def test_tracebacks_are_shown_on_request(capsys, monkeypatch):

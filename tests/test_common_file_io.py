@@ -162,6 +162,45 @@ def test_links_are_followed_and_stay(tmp_path):
   assert os.listdir(tmp_path / "away") == ["target"]
 
 
+def test_only_a_regular_file_has_a_size(tmp_path):
+  path = tmp_path / "a.txt"
+  path.write_bytes(b"12345")
+  assert file_io.size(str(path)) == file_io.size(f"file://{path}") == 5
+  os.mkfifo(tmp_path / "fifo")
+  for name in ("fifo", ""):
+    with pytest.raises(errors.InputError, match="is not a regular file"):
+      file_io.size(str(tmp_path / name))
+
+
+def test_a_pointer_of_git_lfs_is_refused_and_closed(tmp_path, monkeypatch):
+  path, opened = tmp_path / "a.txt", []
+
+  class Stream(file_io._LocalFile):
+    def __init__(self, path):
+      super().__init__(path)
+      opened.append(self)
+
+  monkeypatch.setattr(file_io, "_LocalFile", Stream)
+  path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
+  for read in (file_io.open_for_reading, file_io.refuse_pointer):
+    with pytest.raises(errors.InputError, match="a.txt is a Git LFS pointer"):
+      read(str(path))
+  assert [stream.closed for stream in opened] == [True, True]
+  # A large file is none, whatever its start is.
+  path.write_bytes(path.read_bytes() + bytes(1024))
+  file_io.refuse_pointer(str(path))
+  file_io.open_for_reading(str(path)).close()
+
+
+def test_a_remote_stream_is_closed(tmp_path, monkeypatch):
+  (tmp_path / "a.txt").write_text("a")
+  stream = file_io.open_for_reading(f"file://{tmp_path}/a.txt")
+  inner, closed = stream.raw._file, []
+  monkeypatch.setattr(inner, "close", lambda: closed.append(True))
+  stream.close()
+  assert stream.closed and closed
+
+
 def test_fifos_and_devices_are_written_to_and_stay(tmp_path):
   path = str(tmp_path / "fifo")
   os.mkfifo(path)
@@ -500,6 +539,55 @@ def test_a_new_folder_is_on_the_disk_with_its_files(tmp_path, monkeypatch):
   fill(new)
   places = (new / "a", new / "inner", new, tmp_path)
   assert {*synced} == {place.stat().st_ino for place in places}
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_the_name_of_a_new_folder_is_on_the_disk(tmp_path, monkeypatch, stays):
+  """Also for a relative path, and for a folder that cannot be replaced."""
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / "new").mkdir()
+  monkeypatch.setattr(os.path, "ismount", lambda path: stays and path == "new")
+  events, rename = [], os.rename
+
+  def renamed(source, target):
+    events.append("renamed")
+    rename(source, target)
+
+  monkeypatch.setattr(os, "rename", renamed)
+  monkeypatch.setattr(
+    os, "fsync", lambda fd: events.append(os.fstat(fd).st_ino)
+  )
+  fill("new")
+  assert events[-2:] == [
+    "renamed",
+    (tmp_path / "new" if stays else tmp_path).stat().st_ino,
+  ]
+
+
+def test_an_empty_folder_is_removed_where_its_name_must_be_free(
+  tmp_path, monkeypatch
+):
+  """Windows renames no folder to the name of another."""
+  rename = os.rename
+
+  def strict(source, target):
+    if os.path.exists(target):
+      raise FileExistsError(errno.EEXIST, "File exists", target)
+    rename(source, target)
+
+  monkeypatch.setattr(os, "rename", strict)
+  (tmp_path / "new").mkdir()
+  fill(tmp_path / "new")
+  assert sorted(os.listdir(tmp_path / "new")) == ["a", "inner"]
+
+
+def test_a_relative_path_is_written(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  file_io.write_text("a.txt", "text")
+  file_io.make_folder("b/c")
+  assert os.listdir() and (tmp_path / "a.txt").read_text() == "text"
+  assert (tmp_path / "b" / "c").is_dir()
+  assert sorted(os.listdir()) == ["a.txt", "b"]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):

@@ -525,6 +525,22 @@ def test_numeric_flags_must_be_finite(verb):
 
 
 @pytest.mark.parametrize(
+  "number, is_refused",
+  [(2**63 - 1, False), (2**63, True), (-(2**63), False), (-(2**63) - 1, True)],
+)
+def test_an_integer_has_at_most_64_bits(number, is_refused):
+  with script_flags.defined("run_classifier"):
+    flags.DEFINE_integer("any_number", None, "Any help.")
+    flag = absl_flags.FLAGS["any_number"]
+    if is_refused:
+      with pytest.raises(absl_flags.IllegalFlagValueError, match="64 bits"):
+        flag.parse(str(number))
+      return
+    flag.parse(str(number))
+    assert flag.value == number
+
+
+@pytest.mark.parametrize(
   "flag",
   [
     "adam_beta2=1",

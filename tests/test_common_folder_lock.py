@@ -61,6 +61,15 @@ def test_the_content_of_a_lock_file_locks_nothing(tmp_path, content):
     holder.kill()
 
 
+def test_what_is_not_locked_may_be_released(tmp_path):
+  folder_lock.release(str(tmp_path))
+  folder_lock.acquire(str(tmp_path))
+  for _ in range(2):
+    folder_lock.release(str(tmp_path))
+  with start_holder(str(tmp_path)) as holder:
+    holder.kill()
+
+
 def test_folders_that_cannot_be_locked(tmp_path, monkeypatch, caplog):
   folder_lock.acquire("ram://folder")
   assert not caplog.records

@@ -72,6 +72,27 @@ def test_settings_are_small_regular_files(tmp_path, monkeypatch):
     configuration.read(str(path))
 
 
+def test_a_folder_knows_its_names_and_its_parent(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / "a.json").write_text("[1]")
+  here = json_files.Folder("")
+  assert here.names == {"a.json"} and here.read("a.json", list) == [1]
+  assert json_files.Folder.at(here) is here
+  assert json_files.Folder.at("a/b").path == "a/b"
+  assert json_files.folder_of("a/b.json").path == "a"
+  assert json_files.Folder("a/b").parent.path == str(tmp_path / "a")
+  assert json_files.Folder("gs://a/b").parent.path == "gs://a"
+
+
+def test_a_file_of_a_folder_is_read_once_and_may_be_missing(tmp_path):
+  folder = json_files.Folder(str(tmp_path))
+  assert folder.read("a.json") == {} and folder.read("b.json", list) == []
+  (tmp_path / "a.json").write_text('{"a": 1}')
+  assert folder.read("a.json") == {}
+  with pytest.raises(errors.InputError, match="no such file"):
+    folder.read("c.json", required=True)
+
+
 def test_missing_file(tmp_path):
   with pytest.raises(errors.InputError, match="no such file"):
     json_files.read(f"{tmp_path}/none")

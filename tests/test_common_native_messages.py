@@ -39,6 +39,24 @@ def test_native_messages_are_kept_and_others_are_shown(level, capfd):
   assert capfd.readouterr().err == "after\n"
 
 
+def test_bytes_that_are_no_text_are_shown(level, capfdbinary):
+  with native_messages.held_back():
+    os.write(2, b"a \xff\n")
+  assert capfdbinary.readouterr().err == "a \ufffd\n".encode()
+
+
+def test_lines_keep_their_order_with_those_of_python(level, capfd, monkeypatch):
+  """A stream of Python may keep a part of a line."""
+  stream = open(2, "w", buffering=99, closefd=False)
+  monkeypatch.setattr(sys, "stderr", stream)
+  stream.write("before, ")
+  with native_messages.held_back():
+    os.write(2, b"within, ")
+    stream.write("also within")
+  os.write(2, b", after")
+  assert capfd.readouterr().err == "before, within, also within, after"
+
+
 def test_a_failed_import_shows_its_errors(level, capfd):
   with pytest.raises(ImportError):
     with native_messages.held_back():

@@ -68,7 +68,9 @@ def drawn():
 
 
 @pytest.mark.parametrize(
-  "columns, has_details", [(120, True), (80, True), (50, False), (20, False)]
+  "columns, has_details",
+  # The texts have 28 columns; the bar needs 24 more.
+  [(120, True), (80, True), (52, True), (51, False), (20, False)],
 )
 def test_the_numbers_come_first_and_the_rest_where_it_fits(
   columns, has_details
@@ -90,6 +92,39 @@ def test_a_resized_window_leaves_nothing_behind():
   # No spaces overwrite the longer line, which would wrap again.
   assert len(narrow.split("\r")[-1]) <= 50
   assert draw(90).startswith("\r\x1b[J\r")
+
+
+def test_a_resized_window_shows_the_texts_that_fit_now():
+  bar, draw = drawn()
+  assert "rate 0.1" in draw(120)
+  for width, has_details in ((50, False), (120, True)):
+    start = len(bar.fp.getvalue())
+    bar.dynamic_ncols = lambda stream, width=width: (width, 24)
+    bar.refresh()
+    assert ("rate 0.1" in bar.fp.getvalue()[start:]) == has_details
+
+
+def test_new_texts_are_drawn_with_the_next_step():
+  bar, draw = drawn()
+  draw(120)
+  before = bar.fp.getvalue()
+  bar.describe("step 4/9")
+  assert bar.fp.getvalue() == before
+
+
+@pytest.mark.parametrize("width", [80, 30])
+def test_a_cleared_bar_leaves_an_empty_line(width):
+  """The log clears the bar before it writes a line."""
+  bar, draw = drawn()
+  draw(80)
+  start = len(bar.fp.getvalue())
+  bar.dynamic_ncols = lambda stream: (width, 24)
+  bar.clear()
+  written = bar.fp.getvalue()[start:]
+  if width == 80:
+    assert written.startswith("\r") and not written.strip()
+  else:
+    assert written.startswith("\r\x1b[2A\x1b[J")
 
 
 @pytest.mark.parametrize(
@@ -131,6 +166,11 @@ def test_a_notebook_has_a_bar():
 def test_a_resumed_job_starts_with_what_is_done():
   bar = progress.bar(9, 3, stream=Screen())
   assert (bar.n, bar.total) == (3, 9)
+  assert progress.bar(9, stream=Screen()).n == 0
+
+
+def test_a_bar_follows_the_width_of_its_terminal():
+  assert callable(progress.bar(9, stream=Screen()).dynamic_ncols)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ def test_results_are_written_in_order_and_logged_with_notes(tmp_path, caplog):
   result_lines.write(str(path), results, {"eval_f1": "of class 'a'"})
   assert path.read_text() == "eval_f1 = 0.5\nglobal_step = 7\nloss = 0.1\n"
   values = (tmp_path / "eval_results.json").read_text()
-  assert values.split() == (
-    '{ "eval_f1": 0.5, "global_step": 7, "loss": 0.1 }'.split()
+  assert values == (
+    '{\n  "eval_f1": 0.5,\n  "global_step": 7,\n  "loss": 0.1\n}\n'
   )
   result_lines.write(None, {"f1": 1.0})  # Without a file: only logged.
   messages = [record.getMessage() for record in caplog.records]

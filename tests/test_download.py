@@ -135,6 +135,18 @@ def test_another_command_continues_an_archive(server, tmp_path):
   assert download(server, tmp_path) == DATA
 
 
+def test_a_server_that_sends_only_whole_files_is_asked_for_one(
+  server, tmp_path
+):
+  server.has_ranges = False
+  server.cuts, server.cut_after = 1, 150_000
+  assert download(server, tmp_path) == DATA
+  assert [byte_range for _, byte_range in server.requests] == [
+    None,
+    "bytes=131072-",
+  ]
+
+
 @pytest.mark.parametrize(
   "file, message",
   [
@@ -158,6 +170,23 @@ def test_a_busy_server_is_asked_again_but_not_after_404(server, tmp_path):
   with pytest.raises(errors.InputError, match="404"):
     download(server, tmp_path, catalog.File("https://data.example/none"))
   assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(
+  "status, is_busy",
+  [
+    *((status, True) for status in (408, 425, 429, 500, 502, 503, 504)),
+    *((status, False) for status in (400, 403, 404, 409, 430, 501, 505)),
+  ],
+)
+def test_which_servers_are_asked_again(server, tmp_path, status, is_busy):
+  server.statuses = [status]
+  if is_busy:
+    assert download(server, tmp_path) == DATA
+  else:
+    with pytest.raises(errors.InputError, match=str(status)):
+      download(server, tmp_path)
+  assert len(server.requests) == 1 + is_busy
 
 
 @pytest.mark.parametrize("location", ["http://[::1", "http://", "ftp://x/y"])
@@ -364,6 +393,16 @@ def test_mrpc_is_split_as_glue_does(tmp_path, monkeypatch):
   assert record["files"] == [file.url for file in entry.files]
 
 
+def test_nothing_of_an_interrupted_run_is_in_the_folder(tmp_path):
+  old = tmp_path / ".xnli.part" / "ready" / "old.tsv"
+  old.parent.mkdir(parents=True)
+  old.write_text("old")
+  entry, files = mirrored("xnli", *[zipped({"a/a.tsv": "x"})] * 2)
+  with local_server.serve(files) as server:
+    folder, _ = downloads.fetch(entry, str(tmp_path), server.url)
+  assert "old.tsv" not in os.listdir(folder)
+
+
 def test_each_archive_of_a_data_set_has_its_folder(tmp_path):
   entry, files = mirrored(
     "xnli",
@@ -490,6 +529,7 @@ def test_a_model_of_the_hub_is_downloaded_by_its_name(tmp_path):
   "change, message",
   [
     ({"model.safetensors": b"changed" * 9}, "expected"),
+    ({"vocab.txt": b"ab\n"}, "got 3 bytes, expected 2"),
     # Of the right size.
     ({"model.safetensors": DATA[::-1]}, "SHA-256"),
     ({"model.safetensors": None, "pytorch_model.bin": None}, "has no model"),
@@ -512,6 +552,32 @@ def test_a_hub_model_that_differs_from_its_list_is_refused(
     flags = {"dir": tmp_path, "model": "org/tiny", "base_url": server.url}
     script_runner.refuse("download.py", message, **flags)
   assert not (tmp_path / "org").exists()
+
+
+def test_a_model_without_a_licence_has_none(tmp_path):
+  files = hub_files(MODEL_FILES)
+  path = "/huggingface.co/api/models/org/tiny/revision/main"
+  listed = json.loads(files[path])
+  for card in ({}, None):
+    files[path] = json.dumps({**listed, "cardData": card}).encode()
+    folder = str(tmp_path / str(card))
+    with local_server.serve(files) as server:
+      target, _ = hub.fetch("org/tiny", folder, server.url)
+    record = pathlib.Path(target, "download.json").read_text()
+    assert json.loads(record)["licence"] is None
+
+
+def test_a_commit_that_is_a_path_is_refused(tmp_path):
+  files = hub_files(MODEL_FILES, "../../outside")
+  with local_server.serve(files) as server:
+    with pytest.raises(errors.InputError, match="outside', not a commit"):
+      hub.fetch("org/tiny", str(tmp_path), server.url)
+
+
+def test_a_folder_of_anothers_model_is_left_alone(tmp_path):
+  (tmp_path / "org" / "tiny").mkdir(parents=True)
+  with pytest.raises(errors.InputError, match="tiny is not from download.py"):
+    hub.fetch("org/tiny", str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,25 @@ def test_dropout_off_is_the_input_itself(rate, seed):
   assert drop(x, rate, seed) is x
 
 
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9999999])
+@pytest.mark.parametrize("is_for_tpu", [False, True])
+def test_a_mask_drops_the_lowest_numbers(rate, is_for_tpu):
+  """Of 2^16 equally likely numbers, 2^16 times the rate, but never all."""
+  shape, seed = tf.constant([1000, 333]), tf.constant([3, 4])
+  counter = tf.constant([[0, 7], [0, 0]])
+  mask = kernels.random_mask(shape, rate, seed, counter, is_for_tpu=is_for_tpu)
+  if is_for_tpu:
+    algorithm = tf.random.Algorithm.AUTO_SELECT
+    numbers = kernels._random_int32(shape, seed, counter, algorithm).numpy()
+    numbers >>= 16
+  else:
+    numbers = kernels._random_int16(shape, seed, counter).numpy()
+  dropped = min(round(rate * 65536), 65535)
+  kept = numbers.astype(np.int64) + 32768 >= dropped
+  np.testing.assert_array_equal(mask, kept)
+  assert kept.any() and not kept.all()
+
+
 def test_attention_bias():
   bias = layers.attention_bias(tf.constant([[1, 0]]))
   np.testing.assert_array_equal(bias, [[[[0.0, -10000.0]]]])

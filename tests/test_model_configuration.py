@@ -8,9 +8,10 @@ import pytest
 
 import configuration
 import modeling
-from common import errors, memory
+from common import errors, memory, model_formats
 from message_facts import says
 from tiny_model import tiny
+from variants import registry
 
 GOLDEN = pathlib.Path("tests/golden")
 
@@ -90,6 +91,77 @@ def test_an_activation_is_renamed_but_stays_the_same(name, name_here, tmp_path):
   exported = configuration.to_huggingface(config.to_dict(), "BertModel")
   assert exported["hidden_act"] == name
   assert modeling.BertConfig.from_dict(exported) == config
+
+
+DEFAULTS = json.loads((GOLDEN / "huggingface" / "defaults.json").read_text())
+
+
+def test_the_defaults_of_every_format_are_known():
+  assert DEFAULTS.keys() == model_formats.FORMATS.keys()
+
+
+@pytest.mark.parametrize("model_type", DEFAULTS)
+def test_keys_that_a_file_omits_have_transformers_defaults(model_type):
+  """transformers does not write a value that is its default."""
+  defaults = DEFAULTS[model_type]
+  omitted = configuration.from_huggingface({"model_type": model_type})
+  written = configuration.from_huggingface(defaults)
+  assert written.items() >= omitted.items()
+  first, second = (
+    modeling.BertConfig.from_dict(values) for values in (omitted, written)
+  )
+  assert first == second
+  assert registry.shapes(first) == registry.shapes(second)
+  # What is read is written under the same names.
+  exported = configuration.to_huggingface(written, "AnyModel")
+  assert exported.pop("architectures") == ["AnyModel"]
+  known = {name: defaults[name] for name in exported if name in defaults}
+  assert exported == {**exported, **known}
+  assert len(known) >= 10
+
+
+# {key: (BERT's value, another)}
+OTHER_NETWORKS = {
+  "ln_type": ("postln", "preln"),
+  "use_bottleneck": (False, True),
+  "trigram_input": (False, True),
+  "intra_bottleneck_size": (None, 128),
+  "normalization_type": ("layer_norm", "no_norm"),
+  "inner_group_num": (1, 2),
+  "net_structure_type": (0, 1),
+  "position_embedding_type": ("absolute", "relative_key"),
+  "is_decoder": (False, True),
+  "add_cross_attention": (False, True),
+}
+OTHER_MODERNBERTS = {
+  "decoder_bias": (True, False),
+  "rope_scaling": (None, {"factor": 2.0}),
+  "head_dim": (None, 64),
+  "is_decoder": (False, True),
+  "add_cross_attention": (False, True),
+}
+
+
+@pytest.mark.parametrize(
+  "model_type, key, known, other",
+  [
+    (model_type, key, *values)
+    for model_type, table in (
+      ("bert", OTHER_NETWORKS),
+      ("roberta", OTHER_NETWORKS),
+      ("modernbert", OTHER_MODERNBERTS),
+    )
+    for key, values in table.items()
+  ],
+)
+def test_a_network_that_is_not_implemented_is_refused(
+  model_type, key, known, other
+):
+  values = {"model_type": model_type}
+  configuration.from_huggingface({**values, key: known})
+  message = re.escape(f"{key} is {other!r}, which is not supported")
+  with pytest.raises(errors.InputError, match=f"^{message}"):
+    configuration.from_huggingface({**values, key: other})
 
 
 def test_pad_token_id_does_not_change_the_positions_of_a_bert():

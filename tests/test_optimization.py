@@ -286,6 +286,21 @@ def test_slots_are_named_after_their_variables_wherever_they_are_made():
     assert slot.name == f"{name}:0"
 
 
+@pytest.mark.parametrize("rule", ["bertadam", "adamw"])
+def test_a_beta_that_rounds_to_1_leaves_finite_numbers(rule):
+  """float32 has no number between 1 - 6e-8 and 1."""
+  optimizer = optimizers.make_optimizer(rule, beta_2=1 - 1e-9)
+  variable = tf.Variable([1.0, 2.0], name="kernel")
+  optimizer.create_slots([variable])
+  for step in range(3):
+    optimizer.update_all(
+      [variable], [tf.constant([1.0, -1.0])], learning_rate=1e-3, step=step
+    )
+  assert (
+    np.isfinite(variable).all() and not (variable == [1.0, 2.0]).numpy().all()
+  )
+
+
 def test_a_variable_without_gradient_is_left_alone():
   variables = variables_of({"used": [1.0], "unused": [1.0]})
   optimizer = optimizers.AdamWeightDecay()

@@ -28,6 +28,37 @@ def test_units_by_the_script_of_the_answers(answers, units):
   assert answer_units.of_answers(answers) == units
 
 
+@pytest.mark.parametrize(
+  "answers, units",
+  [
+    # Half of the letters are enough for words, a tenth of kana for mixed.
+    (["ab北京"], "words"),
+    (["a北京"], "mixed"),
+    (["北" * 9 + "タ"], "mixed"),
+    (["北" * 8 + "タ"], "characters"),
+  ],
+)
+def test_the_shares_that_decide_are_exact(answers, units):
+  assert answer_units.of_answers(answers) == units
+
+
+@pytest.mark.parametrize(
+  "answer, fact",
+  [
+    ("東京タワー", "F1 counts characters (--f1_units=characters)"),
+    ("北京", "F1 counts Han characters and words (--f1_units=mixed)"),
+    ("Oslo", None),
+  ],
+)
+def test_other_units_than_words_are_said_once(answer, fact, caplog):
+  answer_units._say.cache_clear()
+  caplog.set_level("INFO", logger="absl")
+  for _ in range(2):
+    answer_units.of_answers([answer])
+  assert len(caplog.messages) == bool(fact)
+  assert not fact or caplog.messages[0].endswith(fact)
+
+
 # Counted by hand with the rules of MLQA's and KorQuAD's scripts.
 CASES = [
   # MLQA: "北京市" has 3 units, "北京" 2, and 2 are common.

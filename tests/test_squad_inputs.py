@@ -13,6 +13,7 @@ import tokenization
 from common import errors, run_settings
 from records import tfrecord
 from squad import data, inputs, windowing
+from text import cut_texts
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 WINDOWS, RUN = GOLDEN / "squad" / "windows", GOLDEN / "squad" / "run"
@@ -111,6 +112,23 @@ def test_every_field_is_the_originals(unpacked, released, name):
   if not training:
     assert {getattr(w, n) for w in windows for n in positions} == {None}
     assert windows[0].passage is windows[-40].passage
+
+
+def test_only_questions_that_do_not_fit_are_counted_as_cut(tokenizer, caplog):
+  questions = [
+    data.Question(str(count), " ".join(["the"] * count), ["the"])
+    for count in (2, 3, 4)
+  ]
+  assert tokenizer.tokenize("the the") == ["the", "the"]
+  cut = cut_texts.CutTexts(3, "questions")
+  windows = windowing.make_windows(
+    questions, tokenizer, windowing.Lengths(9, 3, 3), cut=cut
+  )
+  assert [window.first_position for window in windows] == [4, 5, 5]
+  cut.log()
+  assert caplog.messages == [
+    "1 of 3 questions are longer than 3 tokens and were cut"
+  ]
 
 
 @pytest.mark.parametrize(

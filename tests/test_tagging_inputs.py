@@ -9,6 +9,7 @@ import tokenization
 from common import errors, run_settings
 from records import tfrecord
 from tagging import data, inputs, windowing
+from text import cut_texts
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,24 @@ def test_a_word_longer_than_the_window_keeps_its_label(tokenizer, caplog):
     "f.conll:2: the word bcdefghij... has 9 word pieces; the model reads "
     "only the first 4, and the word keeps its label"
   )
+
+
+def test_only_words_that_do_not_fit_are_counted_as_cut(tokenizer, caplog):
+  cut = cut_texts.CutTexts(4, "words")
+  windowing.make_windows(
+    sentences_of(["abcd abcde a"]), tokenizer, 6, cut=cut, path="f.conll"
+  )
+  (message,) = caplog.messages
+  assert message.startswith("f.conll:2: the word abcde... has 5 word pieces")
+  caplog.clear()
+  cut.log()
+  assert caplog.messages == [
+    "1 of 3 words are longer than 4 tokens and were cut"
+  ]
+  # A server passes no path, because nobody would read the warning.
+  caplog.clear()
+  windowing.make_windows(sentences_of(["abcde"]), tokenizer, 6)
+  assert not caplog.messages
 
 
 def test_a_word_without_word_piece_is_unknown(tokenizer):

@@ -83,6 +83,19 @@ def test_labels_that_are_refused(tmp_path, labels, facts):
   assert all(fact in str(raised.value) for fact in facts)
 
 
+def test_only_types_without_tags_need_the_label_o(tmp_path, caplog):
+  for scheme, labels in (("iob2", "B-X I-X"), ("none", "NN VB")):
+    assert read(tmp_path, labels, scheme=scheme) == labels
+  assert read(tmp_path, "PER O", scheme="plain") == "PER O"
+  assert not caplog.text
+
+
+def test_a_label_with_a_type_means_an_entity(tmp_path):
+  with pytest.raises(errors.InputError) as raised:
+    read(tmp_path, "E-X")
+  assert "--outside_label" not in str(raised.value)
+
+
 def test_another_label_for_no_entity(tmp_path, caplog):
   for outside in ("0", "_", "OTHER"):
     labels = f"{outside} {outside} PER {outside}"
@@ -108,6 +121,10 @@ def test_another_label_for_no_entity(tmp_path, caplog):
     ("B-X", "E-X", "iobes", "I-X"),
     ("B-X", "E-X", "bmes", "M-X"),
     ("B", "I", "iob2", "I"),
+    ("B-X", "L-X", "bilou", "I-X"),
+    ("M-X", "M-X", "bmes", "M-X"),
+    ("B-X", "I-Y", "iob2", "O"),
+    ("I-X", "I-Y", "iob1", "O"),
     ("E-X", "S-X", "iobes", "O"),
     ("PER", "PER", "plain", "PER"),
     ("PER", "LOC", "plain", "O"),
