@@ -304,7 +304,9 @@ class FullTokenizer:
       first, second = (text, "") if isinstance(text, str) else text
       ids_a, ids_b = self.encode(first), self.encode(second)
       room = frame.room(max_seq_length, bool(ids_b))
-      input_sequences.truncate_pair(ids_a, ids_b, room)
+      input_sequences.truncate_pair(
+        ids_a, ids_b, room, odd_to_longer=frame.odd_to_longer
+      )
       sequences.append(
         input_sequences.build_inputs(ids_a, ids_b or None, frame=frame)
       )

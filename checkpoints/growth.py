@@ -109,8 +109,7 @@ def grow(
         vocab_file = _with_length(vocab_file, folder, max_length)
   config = configuration.BertConfig.from_dict({**config.to_dict(), **changes})
   config.check_memory(registry.shapes)
-  # ModernBERT's positions have no table.
-  positions, *_ = registry.shapes(config).get(_POSITIONS, (0,))
+  shapes = registry.shapes(config)
 
   def with_words(value: np.ndarray) -> np.ndarray:
     value = _lengthened(value, np.zeros(config.vocab_size - len(value), int))
@@ -120,6 +119,7 @@ def grow(
     return value
 
   def with_positions(value: np.ndarray) -> np.ndarray:
+    positions, _ = shapes[_POSITIONS]
     rows = np.arange(len(value), positions)
     # The row of the second token; in RoBERTa, the first token's row is not 0.
     second = positions - config.max_position_embeddings + 1
@@ -132,8 +132,9 @@ def grow(
     weight = weight_files.without_slot(name)
     if words and _WORDS.fullmatch(weight):
       tables[name] = config.vocab_size, with_words
+    # ModernBERT's positions have no table.
     if max_position_embeddings and weight == _POSITIONS:
-      tables[name] = positions, with_positions
+      tables[name] = shapes[weight][0], with_positions
   reader = _GrownReader(source.reader, tables)
   return converter.Source(reader, config, vocab_file, max_length), words
 

@@ -128,7 +128,7 @@ def inputs_in_python(ids_a, ids_b=None, length=LENGTH):
     # As in the scripts: an empty second text counts as no second text.
     ids_a, ids_b = ids_a[: length - 2], None
   else:
-    input_sequences.truncate_pair(ids_a, ids_b, length - 3)
+    input_sequences.truncate_pair(ids_a, ids_b, length - 3, odd_to_longer=False)
   ids, segments = input_sequences.build_inputs(
     ids_a, ids_b, frame=tokenizer().frame
   )

@@ -21,6 +21,7 @@ def check(monkeypatch, tmp_path):
   monkeypatch.chdir(tmp_path)
 
   def run(*words):
+    command._checks.clear()
     with script_flags.defined("fill_mask"):
       flags.FLAGS(["fill_mask.py", *words])
       (registered,) = [

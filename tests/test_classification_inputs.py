@@ -112,6 +112,21 @@ def test_windows_cover_a_text_and_overlap_by_the_stride(vocab_file):
   assert rows_of([Example("1", LETTERS)], input_options)[1] == [2]
 
 
+def test_a_file_with_texts_that_were_cut_is_named(vocab_file, tmp_path, caplog):
+  splits = {
+    "train": [Example("1", "a b c d e f g"), Example("2", "a b c d e f")],
+    "eval": [Example("1", "a b c d e f")],
+  }
+  splits = {
+    name: [each._replace(label="no") for each in examples]
+    for name, examples in splits.items()
+  }
+  inputs.prepare_all(str(tmp_path), splits, options(vocab_file))
+  (message,) = [text for text in caplog.messages if "were cut" in text]
+  assert "1 of 2 texts are longer than 8 tokens" in message
+  assert message.startswith(f"{tmp_path}/train")
+
+
 @pytest.mark.parametrize(
   "changes, texts, cut",
   [

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import script_flags
 import script_runner
 import tiny_model
 import vector_models
 from classification import bi_encoder, data, points
 from classification.losses import cosent, matryoshka, soft_labels, splade
-from common import errors, run_settings
+from common import errors, flags, run_settings
 from serving import text_models
 from test_classification_bi_encoder import in_batch, unit
 
@@ -141,6 +142,13 @@ def test_what_the_docs_say_of_each_loss():
     "sparse_pooling": "max",
     "sparse_activation": "relu",
   }
+
+
+def test_several_losses_may_be_named():
+  with script_flags.defined("run_classifier"):
+    values = flags.FLAGS
+    values(["run_classifier.py", "--model_dir=m", "--losses=matryoshka,cosent"])
+    assert values.losses == ["matryoshka", "cosent"]
 
 
 @pytest.mark.parametrize("given, scale", [((), 1), (("temperature",), 4)])

@@ -22,7 +22,7 @@ from text import input_sequences
 )
 def test_truncate_pair(length_a, length_b, max_length, expected):
   a, b = list(range(length_a)), list(range(length_b))
-  input_sequences.truncate_pair(a, b, max_length)
+  input_sequences.truncate_pair(a, b, max_length, odd_to_longer=False)
   assert (a, b) == (list(range(expected[0])), list(range(expected[1])))
 
 

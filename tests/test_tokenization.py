@@ -11,6 +11,7 @@ import pytest
 
 import common
 import small_corpus
+import tiny_model
 import tokenization
 from common import errors
 from message_facts import says
@@ -324,3 +325,16 @@ def test_a_batch_is_a_networks_input(tmp_path):
   short = tokenizer.batch(["a", "b c"], 6, pad=False)
   assert short["input_ids"].tolist() == [[2, 5, 3, 0], [2, 6, 7, 3]]
   assert tokenizer.batch([], 6)["input_ids"].shape == (0, 6)
+
+
+@pytest.mark.parametrize("like, lengths", [(False, [3, 2]), (True, [2, 3])])
+def test_a_batch_truncates_pairs_like_the_models_program(
+  tmp_path, like, lengths
+):
+  """Of an odd room, transformers gives the longer text one piece more."""
+  tokenizer = tokenization.FullTokenizer(
+    tiny_model.write_vocabulary(tmp_path, [*"abcd"]), like_transformers=like
+  )
+  batch = tokenizer.batch([("a b c d", "a b c d a")], 8)
+  second = int(batch["segment_ids"].sum()) - 1
+  assert [5 - second, second] == lengths

@@ -80,11 +80,7 @@ def truncated_lengths(
 
 
 def truncate_pair(
-  tokens_a: list,
-  tokens_b: list,
-  max_length: int,
-  *,
-  odd_to_longer: bool = False,
+  tokens_a: list, tokens_b: list, max_length: int, *, odd_to_longer: bool
 ) -> None:
   """Truncates two lists in place to their `truncated_lengths`.
 
