@@ -324,6 +324,8 @@ def test_depth_of_a_variable():
   }
   for name, depth in depths.items():
     assert layer_rates.layer_of(name, 12) == depth
+  # Weights that layers share have the last layer's depth.
+  assert layer_rates.layer_of("bert/encoder/transformer/kernel", 12) == 12
   factors = layer_rates.learning_rate_multipliers(depths, 12, 0.5)
   assert factors == {name: 0.5 ** (13 - d) for name, d in depths.items()}
   assert layer_rates.trainable_names(depths, 12) == list(depths)

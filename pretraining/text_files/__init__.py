@@ -79,7 +79,6 @@ class _DecodedStream(io.RawIOBase):
     self, path: str, source: io.BufferedReader, blocks: Callable
   ) -> None:
     """Reads blocks(path, source); `seek` may rewind `source` and start anew."""
-    super().__init__()
     self._path, self._source, self._blocks = path, source, blocks
     self._start()
 
