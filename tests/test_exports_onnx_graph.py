@@ -43,6 +43,29 @@ def test_heads_of_all_variants_equal_tensorflow(variant, head_name, tmp_path):
   check_equal(engine_models.config_of(variant, **depth), head_name, tmp_path)
 
 
+@pytest.mark.parametrize("head_name", ["classification", "masked_lm"])
+@pytest.mark.parametrize(
+  "changes",
+  [
+    {
+      "classifier_pooling": "cls",
+      "local_attention": 0,
+      **dict.fromkeys(
+        ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True
+      ),
+    },
+    {
+      "local_attention": 9,
+      "global_attn_every_n_layers": 2,
+      "classifier_activation": "relu",
+    },
+  ],
+)
+def test_settings_of_modernbert_equal_tensorflow(changes, head_name, tmp_path):
+  config = engine_models.config_of("modernbert", num_hidden_layers=2, **changes)
+  check_equal(config, head_name, tmp_path)
+
+
 def test_a_regression_has_one_output(tmp_path):
   config = engine_models.config_of()
   session = check_equal(config, "classification", tmp_path, labels=1)

@@ -208,6 +208,37 @@ def test_ids_that_do_not_fit_are_refused(name, values, sentence, pair_model):
     raw_text.checked(pair_model.model, **inputs)
 
 
+def test_the_largest_ids_and_the_longest_sequence_fit():
+  model = make("masked_lm").model
+  config, length = model.config, model.config.max_position_embeddings
+  inputs = {
+    "input_ids": [0, config.vocab_size - 1],
+    "input_mask": [0, 1],
+    "segment_ids": [0, config.type_vocab_size - 1],
+  }
+  inputs = {n: tf.constant([v * (length // 2)]) for n, v in inputs.items()}
+  inputs["masked_lm_positions"] = tf.constant([[0, length - 1]])
+  raw_text.checked(model, **inputs)
+  for name in list(inputs)[:-1]:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name} has a v"):
+      raw_text.checked(model, **{**inputs, name: inputs[name] + 1})
+  inputs["masked_lm_positions"] += 1
+  with pytest.raises(tf.errors.InvalidArgumentError, match="positions has a v"):
+    raw_text.checked(model, **inputs)
+  longer = {n: tf.zeros([1, length + 1], tf.int32) for n in inputs}
+  with pytest.raises(tf.errors.InvalidArgumentError, match=f"than {length} "):
+    raw_text.checked(model, **longer)
+
+
+def test_a_prompt_is_before_the_first_of_two_texts():
+  raw = make("embedding", text_pairs=True, prompt="the cat ")
+  plain = make("embedding", text_pairs=True)
+  found = raw.make_inputs(*map(tf.constant, (["is"], ["on"])))
+  expected = plain.make_inputs(*map(tf.constant, (["the cat is"], ["on"])))
+  for name, values in expected.items():
+    np.testing.assert_array_equal(found[name], values)
+
+
 def test_a_batch_without_texts_has_answers_without_rows():
   for head in ("tagging", "masked_lm"):
     signatures = saved_model._signatures(make(head))
@@ -294,3 +325,5 @@ def test_a_loaded_export_has_the_version_and_the_settings(folder):
   copy = pathlib.Path(folder).parents[1] / "other"
   copy.symlink_to(folder)
   assert saved_model.load(str(copy)).version == 1
+  with pytest.raises(errors.InputError, match="num_threads=77"):
+    saved_model.load(folder, threads=77)
