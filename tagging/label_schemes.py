@@ -39,14 +39,7 @@ class LabelReader:
     scheme: one of SCHEMES.
   """
 
-  def __init__(
-    self,
-    scheme: str,
-    *,
-    lenient: bool = False,
-    outside: str = OUTSIDE,
-    advice: str = "",
-  ):
+  def __init__(self, scheme: str, *, lenient: bool, outside: str, advice: str):
     """Takes the flags of a file.
 
     Args:

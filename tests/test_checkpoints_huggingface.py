@@ -52,6 +52,30 @@ def test_files_do_not_depend_on_the_order_of_the_weights(tmp_path):
     assert pair[0] == pair[1]
 
 
+@pytest.mark.parametrize("keeps_rule", [None, True, False])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_folder_says_whose_rules_its_text_follows(
+  tmp_path, keeps_rule, is_whole
+):
+  """An export does by default, and a converted folder does not."""
+  (tmp_path / "words.txt").write_text("[UNK]\n[CLS]\n[SEP]\na\n")
+  path, source = str(tmp_path), str(GOLDEN / "BertModel")
+  options = {} if keeps_rule is None else {"keeps_rule": keeps_rule}
+  options |= {"do_lower_case": True, "vocab_file": f"{path}/words.txt"}
+  config = weight_files.open_reader(source).config
+  if is_whole:
+    huggingface.write(path, stored_weights.read(source), config, **options)
+  else:
+    huggingface.write_settings(
+      path, config, "BertModel", max_length=9, **options
+    )
+  stored = json.loads((tmp_path / "tokenizer_config.json").read_text())
+  is_said = vocabulary_files.LIKE_TRANSFORMERS in stored
+  assert is_said == (not is_whole if keeps_rule is None else keeps_rule)
+  length = config["max_position_embeddings"] if is_whole else 9
+  assert stored["model_max_length"] == length
+
+
 def test_outputs_are_those_of_transformers():
   """Compares the encoder and the pre-training heads."""
   encoder = transformers_goldens.Loaded(GOLDEN / "BertModel")

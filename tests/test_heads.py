@@ -22,6 +22,26 @@ def test_initial_weights_are_a_truncated_normal():
 
 
 @pytest.mark.parametrize(
+  "make",
+  [
+    heads.NextSentenceHead,
+    heads.SpanHead,
+    lambda config, **seed: heads.ClassificationHead(config, 2, **seed),
+    lambda config, **seed: heads.TokenClassificationHead(config, 2, **seed),
+    lambda config, **seed: modeling.BertModel(config, **seed),
+  ],
+)
+def test_the_default_seed_stays_the_same(make):
+  """A run without --seed must start from the same weights in each version."""
+  default, explicit, other = (
+    make(tiny(), **seed).variables[0].numpy()
+    for seed in ({}, {"seed": 12345}, {"seed": 12346})
+  )
+  np.testing.assert_array_equal(default, explicit)
+  assert not np.array_equal(default, other)
+
+
+@pytest.mark.parametrize(
   "make", [heads.ClassificationHead, heads.TokenClassificationHead]
 )
 def test_dropout_does_not_depend_on_the_encoder_s_probabilities(make):
