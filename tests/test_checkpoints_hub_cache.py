@@ -164,6 +164,14 @@ def test_a_partly_cached_model_is_completed(cache, hub):
   assert any(snapshot.glob("model.safetensors"))
 
 
+def test_a_download_names_the_licence(cache, hub, caplog):
+  caplog.set_level("INFO", logger="absl")
+  for _ in range(2):
+    hub_cache.resolve("org/tiny", download=True)
+  messages = [text for text in caplog.messages if "org/tiny" in text]
+  assert messages == ["downloaded org/tiny (licence: mit)"]
+
+
 def test_the_package_finds_what_was_downloaded(cache, hub):
   package = pytest.importorskip("huggingface_hub")
   folder = hub_cache.resolve("org/tiny", download=True)

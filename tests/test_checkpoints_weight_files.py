@@ -230,7 +230,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_kill_during_a_replacement_keeps_the_old_weights(
-  tmp_path, monkeypatch, number
+  tmp_path, monkeypatch, number, caplog
 ):
   prefix = str(tmp_path / "bert_model.ckpt")
   weight_files.write_tf1(prefix, {"a": np.zeros(3, "f")})
@@ -248,6 +248,9 @@ def test_a_kill_during_a_replacement_keeps_the_old_weights(
       weight_files.write_tf1(prefix, {"a": np.ones(3, "f")})
   for path in (prefix, str(tmp_path)):
     assert weight_files.open_reader(path).read("a").tolist() == [0, 0, 0]
+  (message,) = caplog.messages
+  assert message.startswith(f"{prefix}: a process ended while it replaced")
+  assert f"{prefix}.earlier." in message
   weight_files.write_tf1(prefix, {"a": np.ones(3, "f")})
   for path in (prefix, str(tmp_path)):
     assert weight_files.open_reader(path).read("a").tolist() == [1, 1, 1]
