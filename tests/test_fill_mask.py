@@ -5,6 +5,7 @@ import types
 import pytest
 
 import script_flags
+from common import run_settings
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +66,44 @@ def test_a_text_is_scored_alone_and_a_pair_together(fill_mask, monkeypatch):
   assert not checked
   assert fill_mask.scored(model, "a b", "f:2") == "2.5000\t-3.0000\t2\ta b"
   assert checked == [("a b", "words", 8, "f:2")]
+
+
+def test_only_given_flags_replace_what_the_folder_states(
+  fill_mask, monkeypatch, capsys
+):
+  values = {
+    "model_dir": "m",
+    "text": ["a <m>"],
+    "input_file": None,
+    "score": False,
+    "top_k": 2,
+    "max_seq_length": 9,
+    "do_lower_case": True,
+  }
+  settings = run_settings.Settings(values, {"text", "top_k", "max_seq_length"})
+  loads, checks = [], []
+  model = types.SimpleNamespace(
+    tokenizer=types.SimpleNamespace(specials=types.SimpleNamespace(mask="<m>")),
+    max_seq_length=9,
+    fill_mask=lambda text, top_k: {
+      "fillings": [["b", "c"][:top_k]],
+      "probabilities": [[0.5, 0.25]],
+    },
+  )
+
+  def load(folder, **options):
+    loads.append((folder, options))
+    return model
+
+  names = fill_mask.main.__globals__
+  monkeypatch.setitem(
+    names, "flags", types.SimpleNamespace(read_settings=lambda: settings)
+  )
+  monkeypatch.setattr(fill_mask.text_models, "load", load)
+  monkeypatch.setattr(
+    fill_mask.answers, "check", lambda *each: checks.append(each)
+  )
+  fill_mask.main([])
+  assert loads == [("m", {"max_seq_length": 9})]
+  assert checks == [("a <m>", model.tokenizer, 9, "--text")]
+  assert capsys.readouterr().out == "a <m>\n  <m> 1: b 0.5000  c 0.2500\n"
