@@ -9,8 +9,8 @@ import types
 
 import pytest
 
-from common import errors
-from pretraining import clusters
+from common import errors, process_pool, run_settings
+from pretraining import cluster_flags, clusters
 from pretraining.clusters import beam, dask, ray, spark
 
 
@@ -316,3 +316,46 @@ def test_an_engine_that_fails_is_named_with_its_last_line(own):
 def test_no_cluster_is_started_for_no_block():
   results = clusters.in_order("no such engine", "", double, [], results="")
   assert list(results) == []
+
+
+def settings_of(**changes):
+  return run_settings.Settings(
+    {
+      "engine": None,
+      "engine_options": "",
+      "beam_options": None,
+      "num_processes": 3,
+      **changes,
+    }
+  )
+
+
+def test_without_an_engine_the_processes_of_this_machine_are_used():
+  chosen = cluster_flags.in_order(settings_of(), "m")
+  assert chosen.func is process_pool.in_order
+  assert (chosen.args, chosen.keywords) == ((), {"processes": 3})
+
+
+@pytest.mark.parametrize(
+  "flags, engine",
+  [
+    ({"engine": "dask", "engine_options": "a=1"}, ("dask", "a=1")),
+    ({"beam_options": "--x"}, ("beam", "--x")),
+    ({"beam_options": ""}, ("beam", "")),
+  ],
+)
+def test_flags_choose_an_engine(flags, engine):
+  chosen = cluster_flags.in_order(settings_of(**flags), "m")
+  assert chosen.func is clusters.in_order
+  assert (chosen.args, chosen.keywords) == (engine, {"results": "m.results"})
+
+
+def test_an_engine_is_checked_if_there_is_one(monkeypatch):
+  for flags in ({}, {"engine": "dusk"}):
+    values = types.SimpleNamespace(**settings_of(**flags)._values)
+    monkeypatch.setattr(cluster_flags.flags, "FLAGS", values)
+    if flags:
+      with pytest.raises(errors.InputError, match="--engine=dusk"):
+        cluster_flags.check()
+    else:
+      cluster_flags.check()

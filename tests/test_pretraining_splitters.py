@@ -20,6 +20,8 @@ from pretraining.splitters import punctuation
     ["It was in 1999.", "See Vol. 3 of it.", "Then we left."],
     ["We met in Rome.", "5 came.", "Give it to me.", "5 left."],
     ["He said No.", "Was it Dr?", "He chose B4.", 'Write "no".', "Go."],
+    ["Ask Msgr. Smith.", "Go."],
+    ["£5.", "That is all."],
     ["She works at Xprtz.", "He does not."],
     ["הוא בא.", "היא הלכה."],
     ["And so on ... it goes.", "The end…", "Ünder all."],

@@ -95,7 +95,10 @@ def test_an_error_reaches_the_training_once(how):
   saver.wait()
 
 
-@pytest.mark.parametrize("free, waits", [(None, False), (10**9, False), (9, 1)])
+# A copy of eight bytes needs a quarter more than it has.
+@pytest.mark.parametrize(
+  "free, waits", [(None, False), (10**9, False), (11, False), (10, 1), (9, 1)]
+)
 def test_a_copy_needs_free_memory(monkeypatch, caplog, free, waits):
   monkeypatch.setattr(memory, "available_bytes", lambda: free)
   threads = []

@@ -1,12 +1,14 @@
 """Stored states of a frozen encoder are computed anew if they would differ."""
 
+import json
+import pathlib
 import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from records import tfrecord
+from records import cached_records, tfrecord
 from training import frozen_states
 
 FEATURES = {
@@ -67,11 +69,24 @@ def store(tmp_path):
   return Store(tmp_path)
 
 
-def test_states_are_computed_once_and_in_order(store):
+def test_states_are_computed_once_and_in_order(store, caplog):
+  caplog.set_level("INFO", logger="absl")
   assert store(layers=1) == [2, 2, 1]
+  message = f"computing the encoder's states of {store.records}"
+  assert message in caplog.messages
+  # With other keys, the states of earlier versions would be computed again.
+  note = json.loads(pathlib.Path(f"{store.path}.json").read_text())
+  assert note["fingerprint"] == {
+    "format": 1,
+    "encoder": cached_records.weights_sha256([store.kernel]),
+    "compute_dtype": "float32",
+    "records": cached_records.file_sha256(str(store.records)),
+    "layers": 1,
+  }
   states = [record["x"] for record in tfrecord.read_records(store.path)]
   np.testing.assert_array_equal(states, [[0], [2], [4], [6], [8]])
-  assert store(layers=1) == []
+  caplog.clear()
+  assert store(layers=1) == [] and message not in caplog.messages
   # The pooler may be trained with the head, and changes no state.
   store.pooler.assign([3.0])
   assert store(layers=1) == []

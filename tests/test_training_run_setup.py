@@ -235,3 +235,41 @@ def test_which_settings_of_a_training_are_watched(tmp_path):
   }
   assert watched["init_checkpoint"] == "x"
   assert run_setup._trained_with(settings.replace(do_train=False), {}) is None
+
+
+@pytest.mark.parametrize(
+  "flags, expected",
+  [
+    ({"do_train": True}, {"train": "t"}),
+    ({"do_train": True, "eval_steps": 3}, {"train": "t", "eval": "e"}),
+    ({"eval_steps": 3}, {}),
+    ({"do_eval": True, "do_predict": True}, {"eval": "e", "predict": "p"}),
+  ],
+)
+def test_which_files_are_read(flags, expected):
+  phases = {"do_train": False, "do_eval": False, "do_predict": False}
+  files = {"train_file": "t", "eval_file": "e", "predict_file": "p"}
+  settings = run_settings.Settings(
+    {**phases, "eval_steps": 0, **files, **flags}
+  )
+  assert run_setup.files_to_read(settings) == expected
+
+
+def test_random_weights_are_only_trained(parse):
+  strategy = tf.distribute.get_strategy()
+  for flags in ({"do_train": True}, {"do_eval": True}):
+    settings = parse(**flags)
+    claim = "tests", config_of(settings), strategy
+    if "do_train" in flags:
+      assert run_setup.open_run(settings, *claim).origin == "random"
+    else:
+      with pytest.raises(errors.InputError, match="no weights: there is no"):
+        run_setup.open_run(settings, *claim)
+
+
+def test_a_command_does_at_least_one_thing():
+  settings = run_settings.Settings({"do_train": False, "do_eval": True})
+  run_setup.require_one_of(settings, "do_train", "do_eval")
+  with pytest.raises(errors.InputError, match="one of --do_train, --do_eval$"):
+    settings = settings.replace(do_eval=False)
+    run_setup.require_one_of(settings, "do_train", "do_eval")
