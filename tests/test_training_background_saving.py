@@ -60,11 +60,12 @@ def test_updates_do_not_change_a_copy(kind):
 
 def test_one_call_at_a_time_in_order():
   variable = tf.Variable([0.0])
-  written, may_write = [], threading.Event()
+  written, passed, may_write = [], [], threading.Event()
 
   def write(tensors):
     assert may_write.wait(60)
     written.append(float(tensors["x"][0]))
+    passed.append(tensors)
 
   with background_saving.BackgroundSaver() as saver:
     saver.save(write, {"x": variable})
@@ -75,6 +76,7 @@ def test_one_call_at_a_time_in_order():
     saver.save(write, {"x": variable})
     assert written[0] == 0.0
   assert written == [0.0, 1.0]
+  assert passed == [{}, {}]  # The memory of the copies is free.
   assert "checkpoint" not in [thread.name for thread in threading.enumerate()]
 
 

@@ -227,6 +227,7 @@ def test_values_that_are_not_finite_are_worst():
   evaluation, saved = evaluation_of([nan, 0.1, nan, 0.2, nan, nan], patience=2)
   for step in (2, 4, 6, 8):
     evaluation.run(step)
+    assert not evaluation.should_stop
   assert saved == [4, 8]
   evaluation.run(10)
   assert not evaluation.should_stop

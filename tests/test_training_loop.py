@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import signal
+import threading
 import types
 
 import numpy as np
@@ -519,6 +520,41 @@ def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path, caplog):
   state = run(tmp_path, evaluation=evaluation())
   assert state["global_step"] == 8
   assert "step 8, and --early_stopping_patience ended" in caplog.text
+
+
+def test_a_failed_save_ends_the_run_before_the_next_save(tmp_path, monkeypatch):
+  def fail(*arguments, **options):
+    raise errors.InputError("the disk is full")
+
+  def evaluate():
+    for thread in threading.enumerate():
+      if thread.name == "checkpoint":
+        thread.join()
+    return {"dev_loss": 1.0}
+
+  evaluation = evaluation_loop.PeriodicEvaluation(
+    evaluate, every_steps=6, last_step=12
+  )
+  trainer = make_trainer(tmp_path)
+  monkeypatch.setattr(loop.run_folder, "save", fail)
+  with pytest.raises(errors.InputError, match="the disk is full"):
+    train(trainer, tmp_path, evaluation=evaluation)
+  assert int(trainer.global_step) in (5, 6)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_gradient_of_a_table_has_rows_unless_a_batch_is_split(
+  tmp_path, monkeypatch, parts
+):
+  kinds, update = set(), optimizers.AdamWeightDecay.update_all
+
+  def note(self, variables, grads, **options):
+    kinds.update(map(type, grads))
+    return update(self, variables, grads, **options)
+
+  monkeypatch.setattr(optimizers.AdamWeightDecay, "update_all", note)
+  run(tmp_path, num_train_steps=1, gradient_accumulation_steps=parts)
+  assert (tf.IndexedSlices in kinds) == (parts == 1)
 
 
 def test_a_signal_precedes_an_evaluation(tmp_path, whole, monkeypatch):

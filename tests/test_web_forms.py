@@ -99,6 +99,7 @@ def test_vectors_in_the_form_of_tei():
       ("/embed", {"inputs": "him " * 7}),
       ("/embed", {"inputs": ["a", "him " * 6], "truncate": False}),
       ("/embed", {"inputs": ["him " * 7, "a"], "truncate": False}),
+      ("/embed", {"inputs": "him", "normalise": True}),
     ],
   )
   np.testing.assert_allclose(results[0][1], [[0.6, 0.8]], atol=1e-6)
@@ -107,6 +108,7 @@ def test_vectors_in_the_form_of_tei():
   assert results[2][0] == 413 and "9 tokens" in results[2][1]["error"]
   assert results[3][0] == results[4][0] == 200
   assert results[5][0] == 413
+  assert results[6][0] == 400 and "'normalise'" in results[6][1]["error"]
 
 
 def test_the_prompt_of_a_model_counts_as_tokens():
