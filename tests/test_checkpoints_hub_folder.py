@@ -1,6 +1,7 @@
 """SavedModel folders of TF Hub and Kaggle, as models and as inputs."""
 
 import json
+import pathlib
 import shutil
 
 import numpy as np
@@ -11,7 +12,7 @@ import heads
 import script_runner
 import stored_weights
 import tiny_model
-from checkpoints import converter, model_garden, weight_files
+from checkpoints import converter, hub_folder, model_garden, weight_files
 from common import errors
 from serving import text_models
 from variants import registry
@@ -168,6 +169,30 @@ def test_python_and_the_server_load_the_folder(tmp_path):
   assert served == filled
   with pytest.raises(errors.InputError, match="no head to classify|trained to"):
     bert.classify("w1")
+
+
+def test_the_unpacked_folder_is_removed_at_the_end(tmp_path, monkeypatch):
+  registered = []
+  monkeypatch.setattr(
+    hub_folder.atexit,
+    "register",
+    lambda *function, **options: registered.append((function, options)),
+  )
+  folder = write_hub(tmp_path / "hub")
+  (folder / "assets" / "spiece.model").write_bytes(b"pieces")
+  unpacked = pathlib.Path(weight_files.open_reader(str(folder)).folder)
+  assert {path.name for path in unpacked.iterdir()} == {
+    "bert_config.json",
+    "vocab.txt",
+    "spiece.model",
+    "tokenizer_config.json",
+  }
+  assert (unpacked / "spiece.model").read_bytes() == b"pieces"
+  (((function, *arguments), options),) = [
+    each for each in registered if str(unpacked) in each[0]
+  ]
+  function(*arguments, **options)
+  assert not unpacked.exists() and folder.exists()
 
 
 def refuse(folder, *facts):

@@ -76,6 +76,22 @@ def test_a_name_that_is_no_pattern_leads_to_the_files(tmp_path):
   assert len(os.listdir(os.path.dirname(prefix))) == 2
 
 
+def test_the_links_to_a_file_are_removed_at_the_end(tmp_path, monkeypatch):
+  registered = []
+  monkeypatch.setattr(
+    file_io.atexit,
+    "register",
+    lambda *function, **options: registered.append((function, options)),
+  )
+  (tmp_path / "a[1]").write_text("a")
+  link = file_io.literal_name(str(tmp_path / "a[1]"))
+  assert pathlib.Path(link).read_text() == "a"
+  (((function, *arguments), options),) = registered
+  function(*arguments, **options)
+  assert not os.path.exists(os.path.dirname(link))
+  assert (tmp_path / "a[1]").exists()
+
+
 def test_pattern_without_a_match(tmp_path):
   with pytest.raises(errors.InputError, match="no file matches .*none"):
     file_io.expand_file_patterns(f"{tmp_path}/none*")

@@ -239,6 +239,33 @@ def test_odd_answers_have_the_originals_positions(released, tmp_path):
   assert row + 1 == len(golden["input_ids"])
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_the_first_windows_are_in_the_details_of_the_log(
+  tokenizer, tmp_path, caplog, training
+):
+  caplog.set_level("DEBUG", logger="absl")
+  answers = [{"text": "the", "answer_start": 0}]
+  qas = [{"id": "q7", "question": "the the", "answers": answers}]
+  path = tmp_path / "a.json"
+  path.write_text(
+    json.dumps({"data": [{"paragraphs": [{"context": "the", "qas": qas}]}]})
+  )
+  records = str(tmp_path / "a.tf_record")
+  file = data.read(str(path), training=training)
+  inputs.prepare(
+    file,
+    tokenizer,
+    windowing.Lengths(9, 3, 3),
+    records=records,
+    training=training,
+  )
+  messages = [text.strip() for text in caplog.messages]
+  assert f"{path}: 1 questions" in messages
+  assert f"{path}: 1 windows in {records}" in messages
+  assert "question q7, window 0: [CLS] the the [SEP] the [SEP]" in messages
+  assert ("answer 'the': tokens 4 to 4, the" in messages) == training
+
+
 def test_records_are_kept_while_nothing_changes(tokenizer, read, tmp_path):
   path, copied = tmp_path / "a.tf_record", tmp_path / "dev.json"
 

@@ -45,7 +45,8 @@ def looked_up(weights, *folders, text=None):
   return threshold.value
 
 
-def test_the_value_with_the_best_f1_is_stored_with_the_model(tmp_path):
+def test_the_value_with_the_best_f1_is_stored_with_the_model(tmp_path, caplog):
+  caplog.set_level("INFO", logger="absl")
   threshold = threshold_of()
   assert 1.5 <= threshold.value < 2.5
   threshold.write(str(tmp_path))
@@ -54,7 +55,16 @@ def test_the_value_with_the_best_f1_is_stored_with_the_model(tmp_path):
     "found_on": "dev.json",
     "weights": "a",
   }
+  flag = "null_score_diff_threshold"
+  found, stored = caplog.messages
+  assert found.startswith("best F1 on ") and found.endswith(
+    f"dev.json with --{flag}={threshold.value}"
+  )
+  assert stored == f"stored {flag} = {threshold.value} in {tmp_path / FILE}"
   assert looked_up("a", tmp_path / "other", tmp_path) == threshold.value
+  assert caplog.messages[2:] == [
+    f"{flag} = {threshold.value}, as stored in {tmp_path / FILE}"
+  ]
 
 
 def test_a_threshold_that_answers_no_question_is_reported(caplog):

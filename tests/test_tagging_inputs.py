@@ -179,8 +179,13 @@ def prepare(tmp_path, sentences, labels=("O", "B-X")):
   )
 
 
-def test_records_hold_labels_at_first_pieces(tmp_path):
+def test_records_hold_labels_at_first_pieces(tmp_path, caplog):
+  caplog.set_level("INFO", logger="absl")
   file = prepare(tmp_path, SENTENCES)
+  words = sum(len(sentence.words) for sentence in SENTENCES)
+  assert caplog.messages[0] == (
+    f"f.conll: {len(SENTENCES)} sentences, {words} words, 3 windows"
+  )
   assert file.is_labelled
   first, *others = tfrecord.read_records(file.records)
   expected = {

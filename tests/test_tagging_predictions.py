@@ -40,8 +40,9 @@ def test_the_mistakes_are_the_sentences_with_wrong_labels():
   ],
 )
 def test_predictions_have_the_format_of_their_file(
-  tmp_path, file_format, text, name, expected
+  tmp_path, file_format, text, name, expected, caplog
 ):
+  caplog.set_level("INFO", logger="absl")
   (tmp_path / "in").write_text(text)
   file = inputs.TaggingData(
     str(tmp_path / "in"), [], [], "", {}, False, file_format
@@ -52,6 +53,9 @@ def test_predictions_have_the_format_of_their_file(
     f"test_predictions.{name}",
   }
   assert (tmp_path / f"test_predictions.{name}").read_text() == expected
+  assert caplog.messages == [
+    f"predictions are in {tmp_path}/test_predictions.{name}"
+  ]
 
 
 @pytest.mark.parametrize("trim", [True, False])
