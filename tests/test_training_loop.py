@@ -522,6 +522,14 @@ def test_best_weights_are_kept_and_patience_ends_the_run(tmp_path, caplog):
   assert "step 8, and --early_stopping_patience ended" in caplog.text
 
 
+def test_a_first_step_may_be_bad(tmp_path):
+  evaluation = evaluation_loop.PeriodicEvaluation(
+    lambda: {"dev_loss": 1.0}, every_steps=1, last_step=12
+  )
+  state = run(tmp_path, [0], evaluation)
+  assert (state["global_step"], state["applied_updates"]) == (12, 11)
+
+
 def test_a_failed_save_ends_the_run_before_the_next_save(tmp_path, monkeypatch):
   def fail(*arguments, **options):
     raise errors.InputError("the disk is full")
