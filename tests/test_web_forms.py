@@ -111,6 +111,16 @@ def test_vectors_in_the_form_of_tei():
   assert results[6][0] == 400 and "'normalise'" in results[6][1]["error"]
 
 
+def test_vectors_of_pairs_are_no_vectors_of_texts():
+  pairs = served.model(embed, "embedding", ("text_a", "text_b"))
+  requests = [
+    ("/embed", {"inputs": "him"}),
+    ("/v1/embeddings", {"model": "m", "input": "him"}),
+  ]
+  for status, answer in ask_each(pairs, requests):
+    assert status == 400 and "a model for vectors of texts" in str(answer)
+
+
 def test_the_prompt_of_a_model_counts_as_tokens():
   model = served.model(embed, "embedding", max_seq_length=8, prompt="the star ")
   ((_, answer),) = ask_each(

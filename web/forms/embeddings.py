@@ -133,7 +133,8 @@ def add(site: application.Site) -> None:
 
 def _find(site: application.Site, values: dict) -> application.Hosted:
   def fits(model: answers.Served) -> bool:
-    return model.settings.head == "embedding"
+    # With --text_pairs, each vector is that of two texts.
+    return model.settings.head == "embedding" and len(model.texts) == 1
 
   return site.find(values.get("model"), fits, "a model for vectors of texts")
 
