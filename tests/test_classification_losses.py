@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import types
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import script_flags
 import script_runner
 import tiny_model
 import vector_models
-from classification import bi_encoder, data, points
+from classification import bi_encoder, data, model, points
 from classification.losses import cosent, matryoshka, soft_labels, splade
 from common import errors, flags, run_settings
 from serving import text_models
@@ -121,6 +122,29 @@ def test_every_loss_is_a_name_and_fits_its_kinds():
       with pytest.raises(errors.InputError) as raised:
         points.losses_of(settings, kind)
       assert f"--losses={name}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+  "names, compares",
+  [
+    (["matryoshka"], False),
+    (["cosent"], True),
+    (["cosent", "matryoshka"], True),
+    (["matryoshka", "cosent"], True),
+  ],
+)
+def test_a_network_compares_examples_if_one_of_its_losses_does(names, compares):
+  network = types.SimpleNamespace(
+    training_losses=None, task_kind="similarity", compares_examples=False
+  )
+  options = {
+    "cosent": {"cosent_temperature": 1.0},
+    "matryoshka": {"matryoshka_dims": ["4"]},
+  }
+  files = [(points.LOSSES.load(name), options[name]) for name in names]
+  model.Network.train_with(network, files)
+  assert network.compares_examples == compares
+  assert network.training_losses
 
 
 def test_what_the_docs_say_of_each_loss():

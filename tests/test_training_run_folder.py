@@ -171,6 +171,22 @@ def test_unfinished_checkpoints_are_not_counted(tmp_path):
   assert "model.ckpt-5.commit" in names(tmp_path)
 
 
+def test_the_index_of_an_unfinished_checkpoint_is_removed_first(
+  tmp_path, monkeypatch
+):
+  claim(tmp_path, RUN, TRAINS)
+  save(tmp_path, 5)
+  (tmp_path / "model.ckpt-5.commit").unlink()
+  removed, remove = [], run_folder.file_io.remove
+  monkeypatch.setattr(
+    run_folder.file_io,
+    "remove",
+    lambda path: (removed.append(os.path.basename(path)), remove(path)),
+  )
+  claim(tmp_path, RUN, TRAINS)
+  assert removed[0] == "model.ckpt-5.index" and len(removed) == 2
+
+
 def test_remote_folders(tmp_path):
   folder = f"ram://{tmp_path.name}"
   claim(folder, RUN, TRAINS)
