@@ -166,6 +166,20 @@ def test_the_folder_of_a_model_is_found_below_its_parent(folders, tmp_path):
     text_models.load(str(tmp_path / "bert-base-uncased"))
 
 
+@pytest.mark.parametrize(
+  "file, advised", [("modules.json", "0_Encoder"), ("notes.txt", "1_Other")]
+)
+def test_of_several_folders_sentence_transformers_first_is_advised(
+  folders, tmp_path, file, advised
+):
+  for name in ("0_Encoder", "1_Other"):
+    (tmp_path / name).symlink_to(folders["span"])
+  (tmp_path / file).write_text("[]")
+  with pytest.raises(errors.InputError) as refused:
+    model_files.ModelFiles(str(tmp_path))
+  assert str(refused.value).endswith(f"pass --model_dir={tmp_path / advised}")
+
+
 TAGGERS = sorted(GOLDEN.glob("*/*ForTokenClassification"))
 
 

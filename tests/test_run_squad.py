@@ -172,6 +172,29 @@ def test_scores_of_predictions_are_printed_and_written(
 
 
 @pytest.mark.parametrize(
+  "mode, takes",
+  [
+    ("do_train", False),
+    ("do_eval", True),
+    ("do_predict", True),
+    ("evaluate_only", False),
+  ],
+)
+def test_only_answers_take_the_lengths_of_a_trained_model(script, mode, takes):
+  taken = []
+
+  def complete(settings, stored, head):
+    taken.extend([*stored, head])
+    raise errors.InputError("enough")
+
+  modes = ("do_train", "do_eval", "do_predict", "evaluate_only")
+  settings = run_settings.Settings({name: name == mode for name in modes})
+  with pytest.raises(errors.InputError, match="enough"):
+    script.complete_settings(settings, types.SimpleNamespace(complete=complete))
+  assert ("max_seq_length" in taken) == takes and taken[-1] == "span"
+
+
+@pytest.mark.parametrize(
   "steps, threshold, read",
   [
     ("predict", None, "predict"),
