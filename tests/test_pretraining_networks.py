@@ -1,9 +1,12 @@
 """Tests what networks take from the flags, and which settings are fixed."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import modeling
 import tiny_model
 from common import errors, run_settings
 from pretraining import networks
@@ -126,3 +129,24 @@ def test_the_labels_of_the_next_word(skip_padding, is_masked):
   assert float(goal.denominators(batch)["next_word"]) == np.float32(5.00001)
   assert {"loss", *goal.sums(batch, None)[1]} == set(model.result_names())
   assert model.token_labels()[0] == "next_word"
+
+
+@pytest.mark.parametrize("variant", [None, "modernbert"])
+def test_start_weights_may_lack_the_heads_and_nothing_else(variant):
+  config = tiny_model.tiny(num_hidden_layers=1)
+  if variant:
+    config = modeling.BertConfig.from_dict(
+      {**config.to_dict(), "variant": variant, "hidden_act": "gelu_erf"}
+    )
+  model = encoder.PretrainingModel(config, ["masked_lm"], seed=1)
+  missing = {
+    variable.name
+    for variable in model.variables
+    if any(
+      re.search(pattern, variable.name) for pattern in model.new_variables()
+    )
+  }
+  heads = ("cls/", "bert/head/", "bert/pooler/")
+  names = {variable.name for variable in model.variables}
+  assert missing == {name for name in names if name.startswith(heads)}
+  assert any(name.startswith("bert/head/") for name in missing) == bool(variant)
