@@ -125,3 +125,15 @@ def test_tensorflow_comes_without_keras(tmp_path, first, has_keras):
   if not first:
     lines.append("from tensorflow.keras import name; assert name == 'keras'")
   assert run(tmp_path, lines) == []
+
+
+def test_keras_need_not_be_installed(tmp_path):
+  lines = [
+    "import importlib.util",
+    "find = importlib.util.find_spec",
+    "importlib.util.find_spec = lambda n: None if n == 'keras' else find(n)",
+    "from common import lean_tensorflow",
+    "import tensorflow",
+    "assert not tensorflow.HAS_KERAS",
+  ]
+  assert run(tmp_path, lines) == []
