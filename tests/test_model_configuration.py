@@ -308,3 +308,9 @@ def test_keys_or_weights_show_the_format(
   assert configuration.is_huggingface(values, path) == expected
   known = expected and not weights
   assert configuration.is_huggingface(values) == known
+
+
+def test_a_missing_file_is_named(tmp_path):
+  path = tmp_path / "bert_config.json"
+  with pytest.raises(errors.InputError, match=f"no such file: {path}"):
+    configuration.read(str(path))
