@@ -49,10 +49,10 @@ def outcomes(worker, job, faults):
     yield fault, worker.judge(job, fault)
 
 
-def run_job(workers, job):
+def run_job(workers, job, share=SHARE):
   """Returns [(fault, Outcome)] of a job's faults, and their full number."""
   workers[0].prepare(job)
-  limit = max(LEAST_OF_A_JOB, round(SHARE * job.limit))
+  limit = max(LEAST_OF_A_JOB, round(share * job.limit))
   chosen = workers[0].faults(min(limit, job.limit))
   faults = queue.SimpleQueue()
   for fault in chosen:
@@ -91,8 +91,8 @@ def test_a_fault_at_any_call_loses_and_hides_nothing(workers, tmp_path, capsys):
 def test_a_fault_is_injected_where_it_is_asked_for(workers, tmp_path):
   """Checks the method with the smallest job."""
   job = fault_jobs.jobs(tmp_path)[0]
-  results, _ = run_job(workers[:1], job)
-  assert len(results) >= LEAST_OF_A_JOB
+  results, every = run_job(workers[:1], job, share=1)
+  assert len(results) == len(every) >= LEAST_OF_A_JOB
   assert not [
     outcome.violations for _, outcome in results if outcome.violations
   ]
