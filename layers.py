@@ -70,7 +70,6 @@ def layer_norm(
   BERT's epsilon is 1e-12. `weights` has float32 [H] under "<name>/beta" and
   "<name>/gamma".
   """
-  # A custom gradient needs tensors: it refuses variables among its arguments.
   beta = tf.convert_to_tensor(weights[f"{name}/beta"])
   gamma = tf.convert_to_tensor(weights[f"{name}/gamma"])
   return kernels.normalize(x, beta, gamma, epsilon)
