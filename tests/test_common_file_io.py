@@ -498,21 +498,30 @@ def test_a_failing_renaming_leaves_a_mounted_folder_empty(
   assert sorted(os.listdir(tmp_path / "volume")) == ["a", "inner"]
 
 
+def disk_events(monkeypatch, name):
+  """Returns a list that os.fsync and a renaming function of os then fill.
+
+  Its elements are inodes and "renamed".
+  """
+  events, rename = [], getattr(os, name)
+
+  def renamed(source, target):
+    events.append("renamed")
+    rename(source, target)
+
+  monkeypatch.setattr(os, name, renamed)
+  monkeypatch.setattr(
+    os, "fsync", lambda fd: events.append(os.fstat(fd).st_ino)
+  )
+  return events
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot sync a folder")
 def test_a_file_is_on_the_disk_before_it_replaces_another(
   tmp_path, monkeypatch
 ):
   """After a power cut, the name leads to the old file or to the whole new."""
-  events, replace = [], os.replace
-
-  def renamed(source, target):
-    events.append("renamed")
-    replace(source, target)
-
-  monkeypatch.setattr(os, "replace", renamed)
-  monkeypatch.setattr(
-    os, "fsync", lambda fd: events.append(os.fstat(fd).st_ino)
-  )
+  events = disk_events(monkeypatch, "replace")
   path = tmp_path / "a.txt"
   file_io.write_text(str(path), "one")
   assert events == [path.stat().st_ino, "renamed", tmp_path.stat().st_ino]
@@ -564,16 +573,7 @@ def test_the_name_of_a_new_folder_is_on_the_disk(tmp_path, monkeypatch, stays):
   monkeypatch.chdir(tmp_path)
   (tmp_path / "new").mkdir()
   monkeypatch.setattr(os.path, "ismount", lambda path: stays and path == "new")
-  events, rename = [], os.rename
-
-  def renamed(source, target):
-    events.append("renamed")
-    rename(source, target)
-
-  monkeypatch.setattr(os, "rename", renamed)
-  monkeypatch.setattr(
-    os, "fsync", lambda fd: events.append(os.fstat(fd).st_ino)
-  )
+  events = disk_events(monkeypatch, "rename")
   fill("new")
   assert events[-2:] == [
     "renamed",
